@@ -171,6 +171,7 @@ std::vector<Way> all_ways() {
           by_kernel("taps, contiguous weights", make_tap_convolution, torch::kFloat),
           by_kernel("taps", make_tap_convolution, torch::kFloat, true),
           by_kernel("taps, bfloat16", make_bfloat16_tap_convolution, torch::kBFloat16, true),
+          by_kernel("tiles, bfloat16", make_tile_convolution, torch::kBFloat16, true),
           by_kernel("image_lanes", make_image_lane_convolution, torch::kFloat),
           by_kernel("winograd", make_winograd_convolution, torch::kFloat, true),
           by_kernel("winograd, bfloat16", make_winograd_convolution, torch::kBFloat16, true),

@@ -87,7 +87,7 @@ int run(int argc, char** argv) {
                  "ring, tree, or hierarchical, as kolo does (the default)")
       ->type_name("NAME");
   app.add_option("--bench", request.benches,
-                 "What kolo bench --profile --collectives --json printed, instead of measuring now")
+                 "What kolo bench --profile --json printed, instead of measuring now")
       ->type_name("FILE");
   app.add_option("--kolo", request.kolo, "The program that measures (default: kolo)")
       ->type_name("PROGRAM");

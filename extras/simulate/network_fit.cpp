@@ -51,7 +51,7 @@ void require_enough(const std::vector<Sample>& samples, const char* where) {
   throw InputError(
       fmt::format("scaling: {} all-reduces of {} sizes were measured {}; a latency and a bandwidth "
                   "take at least "
-                  "{} of two sizes (kolo bench FILE -n RANKS --collectives --json measures them)",
+                  "{} of two sizes (kolo bench FILE -n RANKS --profile --json measures them)",
                   samples.size(), sizes.size(), where, fewest_points));
 }
 

@@ -64,13 +64,13 @@ void require_links(const NetworkModel& network, const RankLayout& layout) {
   if (layout.ranks_on_node() > 1 && !(network.within_node.bytes_per_second > 0)) {
     throw InputError(fmt::format(
         "scaling: nothing is known of all-reduces inside a node of {} ranks; measure some with "
-        "kolo bench FILE -n {} --collectives --json, or name a network",
+        "kolo bench FILE -n {} --profile --json, or name a network",
         layout.ranks_on_node(), layout.ranks_on_node()));
   }
   if (layout.nodes() > 1 && !(network.between_nodes.bytes_per_second > 0)) {
     throw InputError(fmt::format(
         "scaling: nothing is known of the network between {} nodes; name one ({}), or measure "
-        "all-reduces over some nodes with kolo bench FILE --collectives --json",
+        "all-reduces over some nodes with kolo bench FILE --profile --json",
         layout.nodes(), join(network_names())));
   }
 }

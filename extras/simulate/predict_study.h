@@ -65,19 +65,18 @@ struct StepPrediction {
 // transformed beta-variables", 1958).
 [[nodiscard]] double expected_maximum(int values);
 
-// Points of a scaling study beyond the machine. What must be measured for it, each one JSON object
-// on standard output (BenchMeasurements::add() takes it):
+// Points of a scaling study beyond the machine. What must be measured for it, a step and the
+// network, as one JSON object on standard output (BenchMeasurements::add() takes it):
 //
-//   kolo bench FILE -n K --mode full --profile --json          the step, K = ranks on a node
-//   kolo bench FILE -n K --mode io --collectives --json        the network; skip where K is 1
+//   kolo bench FILE -n K --mode full --profile --json
 //
-// Both at once (`--mode full --profile --collectives`) is fine. K is how many ranks the nodes to
-// predict will have: on the machine at hand at most as many as it has cores, so that neighbours'
-// share of memory bandwidth is measured and not guessed. --mode full adds the wait for data; with
-// --mode synthetic or io it is taken as 0. For strong scaling, in which the batch of a rank
-// shrinks, profiles at two or more batch sizes (training.batch_size=64, then =16, which fixes it
-// per rank) that enclose the batches to predict. Times between nodes are fitted where a bench ran
-// on several nodes; otherwise they come from a named network (network_named()).
+// K is how many ranks the nodes to predict will have: on the machine at hand at most as many as it
+// has cores, so that neighbours' share of memory bandwidth is measured and not guessed. --mode full
+// adds the wait for data; with --mode synthetic or io it is taken as 0. For strong scaling, in
+// which the batch of a rank shrinks, profiles at two or more batch sizes (training.batch_size=64,
+// then =16, which fixes it per rank) that enclose the batches to predict. Times between nodes are
+// fitted where a bench ran on several nodes; otherwise they come from a named network
+// (network_named()).
 
 // Profiles and collectives of bench objects, where they were measured.
 struct BenchMeasurements {

@@ -52,7 +52,6 @@ Json bench(const Study& study, const SimulationRequest& request, int ranks, std:
   if (study.parallel == "spatial") words.emplace_back("parallel.spatial=[1]");
   words.insert(words.end(), {"--mode", "full", "--profile", "--json", "-n", std::to_string(ranks)});
   if (ranks > study.cores) words.emplace_back("--oversubscribe");
-  if (ranks > 1) words.emplace_back("--collectives");
   say(fmt::format("==> Measuring steps of {} rank{} with batches of {}", ranks,
                   ranks == 1 ? "" : "s", batch_size));
   return Json::parse(output_of(words));

@@ -10,6 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 
@@ -88,11 +89,7 @@ std::string_view without_space(std::string_view text) {
 
 // `lower`: in small letters.
 bool begins_with_word(std::string_view text, std::string_view lower) {
-  return text.size() >= lower.size() &&
-         std::ranges::equal(text.substr(0, lower.size()), lower, [](char letter, char small) {
-           return (letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a')
-                                                  : letter) == small;
-         });
+  return lower_case(std::string(text.substr(0, lower.size()))) == lower;
 }
 
 std::uint64_t little_endian(std::string_view bytes) {

@@ -98,6 +98,11 @@ std::string quote(std::string_view text) {
   return quoted + (text.size() > longest ? "...\"" : "\"");
 }
 
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), lower);
+  return text;
+}
+
 std::string shell_word(std::string_view text) {
   std::string word = "'";
   for (const char letter : text) word += letter == '\'' ? "'\\''" : std::string(1, letter);
@@ -106,6 +111,10 @@ std::string shell_word(std::string_view text) {
 
 std::string join(std::span<const std::string> words, std::string_view separator) {
   return fmt::format("{}", fmt::join(words.begin(), words.end(), separator));
+}
+
+std::string counted(std::int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 bool comes_before(std::string_view a, std::string_view b) {

@@ -47,6 +47,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"train --launcher", "write communication.launcher=mpi, or another of its values"},
     {"train --yaml_config", "the configuration's file is named without an option"},
     {"train --run_num", "runs are told apart by their folders: --output DIR"},
+    {"bench --collectives", "--profile times all-reduces among the ranks, too"},
     {"doctor --tune", "kernels of convolutions are chosen by rules; there is nothing to tune"},
     {"doctor --json", "each line begins with its status; the exit status is 1 for a problem"},
     {"run --no-tag", "--logs DIR writes the ranks' lines without tags, a file for each"},
@@ -235,23 +236,18 @@ std::string meant_by(const CLI::App& command, const std::string& word, Words wor
   refuse(command, reason);
 }
 
-bool names_option(const CLI::Option& option, const std::string& word) {
-  const auto name = word.substr(0, word.find('='));
-  return name.starts_with('-') && option.check_name(name);
-}
-
 // Refuses an option that is given several times.
-[[noreturn]] void refuse_number_of_values(const CLI::App& command, Words words,
-                                          const std::string& reason) {
+void refuse_repeated(const CLI::App& command, Words words) {
   for (const CLI::Option* const option : command.get_options()) {
-    const auto is_it = [&](const auto& word) { return names_option(*option, word); };
+    const auto is_it = [&](const auto& word) {
+      return word.starts_with('-') && option->check_name(word.substr(0, word.find('=')));
+    };
     const auto count = std::ranges::count_if(words, is_it);
     if (count < 2 || !takes_value(*option) || option->get_items_expected_max() != 1) continue;
     const auto& given = *std::ranges::find_if(words, is_it);
     throw InputError(fmt::format("{}{} is given {} times; give it once", speaker(command),
                                  given.substr(0, given.find('=')), count));
   }
-  refuse(command, reason);
 }
 
 }  // namespace
@@ -329,11 +325,8 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
     refuse_extra(command, words);
   } catch (const CLI::RequiredError& error) {
     refuse_missing(command, words, error.what());
-  } catch (const CLI::ArgumentMismatch& error) {
-    refuse_number_of_values(command, words, error.what());
-  } catch (const CLI::ConversionError& error) {
-    refuse_number_of_values(command, words, error.what());
   } catch (const CLI::ParseError& error) {
+    refuse_repeated(command, words);
     refuse(command, error.what());
   }
   return chosen_.action;

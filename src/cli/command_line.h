@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -58,12 +59,17 @@ class CommandLine {
 // tenth of a second in every rank.
 [[noreturn]] void end_process(int status);
 
-// Makes run(arguments) the chosen action when the user names the command.
+// Adds a command, and arguments for its options to fill in; run(arguments) is the chosen action
+// when the user names the command, which owns them.
 template <typename Arguments>
-void on_choice(CLI::App& command, Chosen& chosen, const std::shared_ptr<Arguments>& arguments,
-               int (*run)(const Arguments&)) {
-  command.callback(
+std::pair<CLI::App*, Arguments*> add_command(CLI::App& app, Chosen& chosen, const std::string& name,
+                                             const std::string& description,
+                                             int (*run)(const Arguments&)) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* const command = app.add_subcommand(name, description);
+  command->callback(
       [&chosen, arguments, run] { chosen.action = [arguments, run] { return run(*arguments); }; });
+  return {command, arguments.get()};
 }
 
 // Each adds a command with its options to the program.

@@ -50,18 +50,14 @@ int fetch(const FetchArguments& arguments) {
 }
 
 void add_fetch_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<FetchArguments>();
-  CLI::App* const command = data.add_subcommand("fetch", "Download a data set");
-  add_choice_option(*command, "name", arguments->dataset, {"mnist", "fashion-mnist", "cifar10"},
-                    "mnist, fashion-mnist or cifar10")
-      ->required()
-      ->type_name("NAME");
-  add_text_option(*command, "-o,--output", arguments->output, "a folder",
-                  "Folder for the files (default: data/NAME)")
-      ->type_name("DIR");
-  add_text_option(*command, "--url", arguments->url, "an address",
-                  "Address to download from instead of the usual one: http, https or file")
-      ->type_name("BASE");
+  const auto [command, arguments] =
+      add_command(data, chosen, "fetch", "Download a data set", fetch);
+  add_choice_option(*command, "name NAME", arguments->dataset,
+                    {"mnist", "fashion-mnist", "cifar10"}, "mnist, fashion-mnist or cifar10");
+  add_text_option(*command, "-o,--output DIR", arguments->output, "a folder",
+                  "Folder for the files (default: data/NAME)");
+  add_text_option(*command, "--url BASE", arguments->url, "an address",
+                  "Address to download from instead of the usual one: http, https or file");
   command->footer(
       "Resumes downloads that were cut off and checks their MD5 sums. Files appear only when they "
       "are complete. Several downloads at once are safe: one works, the others wait.\n\n"
@@ -69,7 +65,6 @@ void add_fetch_command(CLI::App& data, Chosen& chosen) {
       "Examples:\n"
       "  kolo data fetch cifar10\n"
       "  kolo data fetch mnist -o /scratch/mnist --url http://mirror.example.org/mnist");
-  on_choice(*command, chosen, arguments, fetch);
 }
 
 struct InspectArguments {
@@ -138,12 +133,10 @@ int inspect_for_user(const InspectArguments& arguments) {
 }
 
 void add_inspect_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<InspectArguments>();
-  CLI::App* const command = data.add_subcommand("inspect", "Show what is in a data file");
-  add_text_option(*command, "path", arguments->path, "a file or a folder",
-                  "A file, a folder, or the prefix of a pair of .npy files")
-      ->required()
-      ->type_name("FILE");
+  const auto [command, arguments] =
+      add_command(data, chosen, "inspect", "Show what is in a data file", inspect_for_user);
+  add_text_option(*command, "path FILE", arguments->path, "a file or a folder",
+                  "A file, a folder, or the prefix of a pair of .npy files");
   command->add_flag("--quick", arguments->quick, "Leave out the ranges of large arrays");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->footer(
@@ -153,7 +146,6 @@ void add_inspect_command(CLI::App& data, Chosen& chosen) {
       "Examples:\n"
       "  kolo data inspect box.h5\n"
       "  kolo data inspect data/cifar10 --json");
-  on_choice(*command, chosen, arguments, inspect_for_user);
 }
 
 struct ConvertArguments {
@@ -199,17 +191,13 @@ int convert(const ConvertArguments& arguments) {
 }
 
 void add_convert_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<ConvertArguments>();
-  CLI::App* const command =
-      data.add_subcommand("convert", "Write a simulation box in another format");
-  add_text_option(*command, "box", arguments->input, "a simulation box",
-                  "An HDF5 file, or either file or the prefix of a pair of .npy files")
-      ->required()
-      ->type_name("FILE");
-  add_text_option(*command, "-o,--output", arguments->output, "a file's name",
+  const auto [command, arguments] =
+      add_command(data, chosen, "convert", "Write a simulation box in another format", convert);
+  add_text_option(*command, "box FILE", arguments->input, "a simulation box",
+                  "An HDF5 file, or either file or the prefix of a pair of .npy files");
+  add_text_option(*command, "-o,--output FILE", arguments->output, "a file's name",
                   "FILE.h5, or the prefix of PREFIX_data.npy and PREFIX_label.npy")
-      ->required()
-      ->type_name("FILE");
+      ->required();
   command->add_flag("--force", arguments->force, "Replace files that are there");
   command->footer(
       "Reads a few planes at a time, so the box may be larger than memory. Files appear only when "
@@ -218,7 +206,6 @@ void add_convert_command(CLI::App& data, Chosen& chosen) {
       "Examples:\n"
       "  kolo data convert box.h5 -o box              box_data.npy and box_label.npy\n"
       "  kolo data convert packed.h5 -o plain.h5      without packing and chunks");
-  on_choice(*command, chosen, arguments, convert);
 }
 
 }  // namespace

@@ -223,38 +223,30 @@ int eval(const EvalArguments& arguments) {
 }  // namespace
 
 void add_eval_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<EvalArguments>();
-  CLI::App* const command = app.add_subcommand(
-      "eval", "Measure a trained network: accuracy of classes, errors of numbers");
-  add_text_option(*command, "path", arguments->request.path,
+  const auto [command, arguments] =
+      add_command(app, chosen, "eval",
+                  "Measure a trained network: accuracy of classes, errors of numbers", eval);
+  add_text_option(*command, "path RUN|CHECKPOINT", arguments->request.path,
                   "a run's folder or one of its checkpoints",
-                  "A run's folder, or one of its checkpoints")
-      ->required()
-      ->type_name("RUN|CHECKPOINT");
+                  "A run's folder, or one of its checkpoints");
   add_settings(*command, arguments->request.overrides,
                "key.sub=value: settings that replace the run's, for example data.path=FOLDER");
   add_rank_options(*command, arguments->ranks, chosen,
                    "Number of ranks to start; the results are the same for any");
-  add_text_option(
-      *command, "--checkpoint", arguments->request.checkpoint, "best, newest or a step",
-      "Checkpoint of a run: best (by accuracy, or by loss where there is none), newest, "
-      "or a step's (default: best)")
-      ->type_name("best|newest|STEP");
+  add_checkpoint_option(*command, arguments->request.checkpoint);
   add_choice_option(*command, "--data", arguments->request.split, {"validation", "training"},
                     "Data to measure on (default: validation)");
   command->add_flag("--json", arguments->json, "Print one JSON object, with the whole matrix");
   add_text_option(
-      *command, "--pictures", arguments->pictures, "a folder",
+      *command, "--pictures FOLDER", arguments->pictures, "a folder",
       fmt::format("Draw {} samples, evenly spread over the data, with what the network makes of "
                   "them, into this folder as PNG (kolo report shows those in RUN/pictures)",
-                  drawn_samples))
-      ->type_name("FOLDER");
+                  drawn_samples));
   command->footer(
       "Examples:\n"
       "  kolo eval results/fashion_mnist\n"
       "  kolo eval results/fashion_mnist --pictures results/fashion_mnist/pictures\n"
       "  kolo eval results/fashion_mnist/checkpoints/step-00004690 -n 2 --json");
-  on_choice(*command, chosen, arguments, eval);
 }
 
 }  // namespace kolo

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "kolo/base/text.h"
 #include "kolo/run/evaluate_run.h"
 #include "kolo/train/observe/format.h"
 
@@ -123,36 +124,24 @@ std::string text_of_errors(const RunEvaluation& report) {
   return text;
 }
 
-nlohmann::ordered_json finite_or_null(double value) {
-  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
-}
-
+// JSON has null for what is not finite.
 void add_errors(nlohmann::ordered_json& json, const ErrorSums& sums) {
-  json["mae"] = finite_or_null(sums.mean_absolute_error());
-  json["rmse"] = finite_or_null(sums.root_mean_squared_error());
-  json["r2"] = finite_or_null(sums.r_squared());
-}
-
-void add_targets(nlohmann::ordered_json& json, const RunEvaluation& report) {
-  add_errors(json, report.errors_of_all());
-  for (const auto& target : report.errors)
-    add_errors(json["targets"].emplace_back(nlohmann::ordered_json{{"name", target.name}}),
-               target.sums);
+  json["mae"] = sums.mean_absolute_error();
+  json["rmse"] = sums.root_mean_squared_error();
+  json["r2"] = sums.r_squared();
 }
 
 void add_classes(nlohmann::ordered_json& json, const RunEvaluation& report) {
-  json["accuracy"] = finite_or_null(report.sums.accuracy());
-  if (report.top > 0)
-    json[fmt::format("top_{}_accuracy", report.top)] = finite_or_null(report.sums.top_accuracy());
+  json["accuracy"] = report.sums.accuracy();
+  if (report.top > 0) json[fmt::format("top_{}_accuracy", report.top)] = report.sums.top_accuracy();
   json["classes"] = nlohmann::ordered_json::array();
   json["confusion_matrix"] = nlohmann::ordered_json::array();
   const auto accuracies = report.matrix->accuracy_by_class();
   for (std::int64_t label = 0; label < report.matrix->classes(); ++label) {
     const auto row = row_of(*report.matrix, label);
-    json["classes"].push_back(
-        {{"name", report.class_name(label)},
-         {"samples", sum_of(row)},
-         {"accuracy", finite_or_null(accuracies[static_cast<std::size_t>(label)])}});
+    json["classes"].push_back({{"name", report.class_name(label)},
+                               {"samples", sum_of(row)},
+                               {"accuracy", accuracies[static_cast<std::size_t>(label)]}});
     json["confusion_matrix"].push_back(std::vector<std::int64_t>(row.begin(), row.end()));
   }
 }
@@ -161,10 +150,9 @@ void add_classes(nlohmann::ordered_json& json, const RunEvaluation& report) {
 
 std::string to_text(const RunEvaluation& report) {
   const auto& sums = report.sums;
-  auto text = fmt::format("{}, {} (epoch {}, step {})\n{} data, {} samples, {} rank{}\n\n",
-                          report.model, report.checkpoint, report.epoch, report.step, report.split,
-                          format_count(std::llround(sums.samples)), report.ranks,
-                          report.ranks == 1 ? "" : "s");
+  auto text = fmt::format("{}, {} (epoch {}, step {})\n{} data, {} samples, {}\n\n", report.model,
+                          report.checkpoint, report.epoch, report.step, report.split,
+                          format_count(std::llround(sums.samples)), counted(report.ranks, "rank"));
   if (!report.matrix) {
     text += fmt::format("loss      {}\n", format_loss(sums.mean_loss()));
     return report.errors.empty() ? text : text + text_of_errors(report);
@@ -178,15 +166,17 @@ std::string to_text(const RunEvaluation& report) {
 
 std::string to_json(const RunEvaluation& report) {
   const auto& sums = report.sums;
-  nlohmann::ordered_json json{
-      {"model", report.model},   {"checkpoint", report.checkpoint},
-      {"epoch", report.epoch},   {"step", report.step},
-      {"data", report.split},    {"samples", std::llround(sums.samples)},
-      {"n_ranks", report.ranks}, {"loss", finite_or_null(sums.mean_loss())}};
+  nlohmann::ordered_json json{{"model", report.model},   {"checkpoint", report.checkpoint},
+                              {"epoch", report.epoch},   {"step", report.step},
+                              {"data", report.split},    {"samples", std::llround(sums.samples)},
+                              {"n_ranks", report.ranks}, {"loss", sums.mean_loss()}};
   if (report.matrix)
     add_classes(json, report);
   else if (!report.errors.empty())
-    add_targets(json, report);
+    add_errors(json, report.errors_of_all());
+  for (const auto& target : report.errors)  // none with a matrix
+    add_errors(json["targets"].emplace_back(nlohmann::ordered_json{{"name", target.name}}),
+               target.sums);
   // A folder's name may hold any bytes.
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

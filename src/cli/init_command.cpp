@@ -33,18 +33,14 @@ int init(const InitArguments& arguments) {
 }  // namespace
 
 void add_init_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<InitArguments>();
-  CLI::App* const command =
-      app.add_subcommand("init", "Write a first configuration for data of your own");
-  add_text_option(*command, "data", arguments->data, "a folder or file of data",
+  const auto [command, arguments] =
+      add_command(app, chosen, "init", "Write a first configuration for data of your own", init);
+  add_text_option(*command, "data PATH", arguments->data, "a folder or file of data",
                   "A folder for each class of images, MNIST's or CIFAR-10's files, .npy arrays, an "
-                  "HDF5 file, or a simulation box")
-      ->required()
-      ->type_name("PATH");
-  add_text_option(*command, "-o,--output", arguments->output, "a file's name",
+                  "HDF5 file, or a simulation box");
+  add_text_option(*command, "-o,--output FILE", arguments->output, "a file's name",
                   "The configuration to write")
-      ->default_str(arguments->output)
-      ->type_name("FILE");
+      ->default_str(arguments->output);
   command->footer(
       "Chooses a network, a batch and a number of epochs that fit the data, and explains them in "
       "comments. Parts named train and valid are taken as such; otherwise every fifth sample "
@@ -52,7 +48,6 @@ void add_init_command(CLI::App& app, Chosen& chosen) {
       "Example:\n"
       "  kolo init data/pictures\n"
       "  kolo train config.yaml -n 2");
-  on_choice(*command, chosen, arguments, init);
 }
 
 }  // namespace kolo

@@ -16,7 +16,6 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/base/text.h"
 #include "kolo/data/box_files.h"
 #include "kolo/tools/generators.h"
 #include "kolo/train/observe/format.h"
@@ -36,10 +35,9 @@ struct MakingArguments {
 };
 
 void add_making_options(CLI::App& command, MakingArguments& arguments, std::uint64_t& seed) {
-  add_number_option(command, "--seed", seed, {0, std::uint64_t{1} << 53},
+  add_number_option(command, "--seed N", seed, {0, std::uint64_t{1} << 53},
                     "Another number makes another data set")
-      ->default_str(std::to_string(seed))
-      ->type_name("N");
+      ->default_str(std::to_string(seed));
   command.add_flag("--force", arguments.force, "Replace existing files of this kind");
 }
 
@@ -81,16 +79,13 @@ void add_image_options(CLI::App& command, ImagesArguments& arguments, const char
   add_choice_option(command, "--from", arguments.source_kind, {"fashion-mnist"},
                     "What to make it of: fashion-mnist")
       ->required();
-  add_text_option(command, "-o,--output", arguments.output, "a folder", "The folder to make")
-      ->required()
-      ->type_name("DIR");
-  add_text_option(command, "--source", arguments.stand_in.source, "a folder",
-                  "Folder with Fashion-MNIST")
-      ->type_name("DIR");
+  add_text_option(command, "-o,--output DIR", arguments.output, "a folder", "The folder to make")
+      ->required();
+  add_text_option(command, "--source DIR", arguments.stand_in.source, "a folder",
+                  "Folder with Fashion-MNIST");
   add_making_options(command, arguments, arguments.stand_in.seed);
-  add_number_option(command, "--per-class", arguments.stand_in.per_class, {1, 1000000}, per_class)
-      ->default_str(std::to_string(arguments.stand_in.per_class))
-      ->type_name("N");
+  add_number_option(command, "--per-class N", arguments.stand_in.per_class, {1, 1000000}, per_class)
+      ->default_str(std::to_string(arguments.stand_in.per_class));
 }
 
 int make_cifar10(const ImagesArguments& arguments) {
@@ -102,9 +97,8 @@ int make_cifar10(const ImagesArguments& arguments) {
 }
 
 void add_cifar10_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<ImagesArguments>();
-  CLI::App* const command =
-      data.add_subcommand("cifar10", "Make a stand-in for CIFAR-10, in its binary format");
+  const auto [command, arguments] = add_command(
+      data, chosen, "cifar10", "Make a stand-in for CIFAR-10, in its binary format", make_cifar10);
   add_image_options(*command, *arguments, "Training images of each class");
   command->footer(
       "Garments of Fashion-MNIST, moved, turned and coloured, on patterned backgrounds, with "
@@ -114,7 +108,6 @@ void add_cifar10_command(CLI::App& data, Chosen& chosen) {
       "Example:\n"
       "  kolo data cifar10 --from fashion-mnist -o data/stand-in\n"
       "  kolo train configs/cifar10_cnn.yaml data.path=data/stand-in");
-  on_choice(*command, chosen, arguments, make_cifar10);
 }
 
 int make_images(const ImagesArguments& arguments) {
@@ -126,10 +119,9 @@ int make_images(const ImagesArguments& arguments) {
 }
 
 void add_images_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<ImagesArguments>();
+  const auto [command, arguments] = add_command(
+      data, chosen, "images", "Make folders of JPEG files, laid out as ImageNet's", make_images);
   arguments->stand_in = PhotographFolderOptions().stand_in;
-  CLI::App* const command =
-      data.add_subcommand("images", "Make folders of JPEG files, laid out as ImageNet's");
   add_image_options(*command, *arguments,
                     "Training images of each class; a fifth of that for validation");
   command->footer(
@@ -138,7 +130,6 @@ void add_images_command(CLI::App& data, Chosen& chosen) {
       "same seed makes the same files, with any number of threads.\n\n"
       "Example:\n"
       "  kolo data images --from fashion-mnist -o data/images --per-class 200");
-  on_choice(*command, chosen, arguments, make_images);
 }
 
 struct NbodyArguments : MakingArguments {
@@ -218,20 +209,16 @@ int make_nbody(const NbodyArguments& arguments) {
 }
 
 void add_nbody_command(CLI::App& data, Chosen& chosen) {
-  const auto arguments = std::make_shared<NbodyArguments>();
-  CLI::App* const command =
-      data.add_subcommand("nbody", "Make a box of simulated universe: dark matter and gas");
-  add_text_option(*command, "-o,--output", arguments->output, "a file's name",
+  const auto [command, arguments] = add_command(
+      data, chosen, "nbody", "Make a box of simulated universe: dark matter and gas", make_nbody);
+  add_text_option(*command, "-o,--output FILE", arguments->output, "a file's name",
                   "The HDF5 file to make")
-      ->required()
-      ->type_name("FILE");
-  add_number_option(*command, "--size", arguments->box.size, {16, 1024},
+      ->required();
+  add_number_option(*command, "--size N", arguments->box.size, {16, 1024},
                     "Cells per edge, an even number")
-      ->default_str(std::to_string(arguments->box.size))
-      ->type_name("N");
-  add_number_option(*command, "--crop", arguments->box.crop, {1, 1024},
-                    "Keep only a corner with this many cells per edge")
-      ->type_name("N");
+      ->default_str(std::to_string(arguments->box.size));
+  add_number_option(*command, "--crop N", arguments->box.crop, {1, 1024},
+                    "Keep only a corner with this many cells per edge");
   add_making_options(*command, *arguments, arguments->box.seed);
   command->footer(
       "Dark matter collapses from random beginnings up to redshift 3; gas follows it, held up by "
@@ -240,7 +227,6 @@ void add_nbody_command(CLI::App& data, Chosen& chosen) {
       "Example:\n"
       "  kolo data nbody --size 128 --seed 1 -o data/train.h5\n"
       "  kolo data nbody --size 128 --seed 2 --crop 64 -o data/valid.h5");
-  on_choice(*command, chosen, arguments, make_nbody);
 }
 
 }  // namespace

@@ -18,16 +18,10 @@ namespace kolo {
 
 namespace {
 
-std::string upper_case(std::string text) {
-  for (char& letter : text)
-    if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
-  return text;
-}
-
 // First name of an option: "-o", or "FILE" for a positional one.
 std::string first_name(const std::string& names) {
-  auto name = names.substr(0, names.find(','));
-  if (!name.starts_with('-')) name = upper_case(name);
+  auto name = names.substr(0, names.find_first_of(", "));
+  if (!name.starts_with('-')) std::ranges::transform(name, name.begin(), ::toupper);
   return name;
 }
 
@@ -51,7 +45,10 @@ void refuse_option_value(const std::string& names, const std::string& expected,
 
 CLI::Option* add_value_option(CLI::App& command, const std::string& names, ReadOption read,
                               const std::string& description) {
-  return command.add_option_function<std::string>(names, read, description);
+  const auto blank = names.find(' ');
+  return command.add_option_function<std::string>(names.substr(0, blank), read, description)
+      ->type_name(names.substr(blank + 1))
+      ->required(!names.starts_with('-'));
 }
 
 std::string read_text(const CLI::App& command, const std::string& names, const std::string& what,
@@ -71,7 +68,9 @@ CLI::Option* add_choice_option(CLI::App& command, const std::string& names, std:
     require_choice(names, choices, text, text);
     value = text;
   };
-  return add_value_option(command, names, read, description)->type_name(join(choices, "|"));
+  const bool has_value = names.find(' ') != std::string::npos;
+  return add_value_option(command, has_value ? names : names + " " + join(choices, "|"), read,
+                          description);
 }
 
 CLI::Option* add_choices_option(CLI::App& command, const std::string& names,
@@ -155,14 +154,18 @@ void add_settings(CLI::App& command, std::vector<std::string>& settings,
 }
 
 void add_config_options(CLI::App& command, ConfigSource& source) {
-  add_text_option(command, "file", source.file, "the name of a YAML file",
-                  "The configuration: a YAML file")
-      ->required()
-      ->type_name("FILE");
+  add_text_option(command, "file FILE", source.file, "the name of a YAML file",
+                  "The configuration: a YAML file");
   add_settings(command, source.overrides, "key.sub=value: settings that replace the file's");
-  add_text_option(command, "--config", source.name, "the name of a configuration in the file",
-                  "The configuration to use in a file that holds several")
-      ->type_name("NAME");
+  add_text_option(command, "--config NAME", source.name, "the name of a configuration in the file",
+                  "The configuration to use in a file that holds several");
+}
+
+void add_checkpoint_option(CLI::App& command, std::string& checkpoint) {
+  add_text_option(
+      command, "--checkpoint best|newest|STEP", checkpoint, "best, newest or a step",
+      "Checkpoint of a run: best (by accuracy, or by loss where there is none), newest, "
+      "or a step's (default: best)");
 }
 
 std::vector<Host> HostOptions::read() const {
@@ -173,13 +176,11 @@ std::vector<Host> HostOptions::read() const {
 }
 
 void add_host_options(CLI::App& command, HostOptions& options) {
-  add_text_option(command, "--hosts", options.hosts, "hosts such as node1:2,node2:2",
+  add_text_option(command, "--hosts HOSTS", options.hosts, "hosts such as node1:2,node2:2",
                   "Hosts and their slots: node1:2,node2:2")
-      ->type_name("HOSTS")
       ->group(cluster_options);
-  add_text_option(command, "--hostfile", options.hostfile, "a file with a line for each host",
+  add_text_option(command, "--hostfile FILE", options.hostfile, "a file with a line for each host",
                   "File with a line for each host")
-      ->type_name("FILE")
       ->group(cluster_options);
 }
 
@@ -215,8 +216,7 @@ std::optional<int> start_ranks(const RankOptions& options,
 void add_rank_options(CLI::App& command, RankOptions& options, const Chosen& chosen,
                       const std::string& description) {
   options.chosen = &chosen;
-  add_number_option(command, "-n,--ranks", options.ranks, {1, most_ranks}, description)
-      ->type_name("RANKS");
+  add_number_option(command, "-n,--ranks RANKS", options.ranks, {1, most_ranks}, description);
   command.add_flag("--oversubscribe", options.oversubscribe, "Allow more ranks than cores");
 }
 

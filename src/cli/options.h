@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,36 +24,30 @@ namespace kolo {
 // Reads one value; throws through refuse_option_value().
 using ReadOption = std::function<void(const std::string& text)>;
 
+// `names` as --help shows them: "-o,--output DIR", or "data PATH" for a positional option, which is
+// required.
 CLI::Option* add_value_option(CLI::App& command, const std::string& names, ReadOption read,
                               const std::string& description);
 
-// `names` as in "-o,--output"; the message has the first.
+// The message has the first of the names.
 [[noreturn]] void refuse_option_value(const std::string& names, const std::string& expected,
                                       const std::string& text);
 
 template <typename T>
 struct AcceptedRange {
-  T least = std::numeric_limits<T>::lowest();
-  T most = std::numeric_limits<T>::max();
+  T least, most;
+
+  // Nothing for what is no number, or none of these.
+  [[nodiscard]] std::optional<T> read(std::string_view text) const {
+    const auto number = parse_number<T>(text);
+    return number && *number >= least && *number <= most ? number : std::nullopt;
+  }
+  // "a whole number from 1 to 64", "a number from 0 to 10".
+  [[nodiscard]] std::string describe() const {
+    const auto* const number = std::is_integral_v<T> ? "a whole number" : "a number";
+    return fmt::format("{} from {} to {}", number, least, most);
+  }
 };
-
-// "a whole number from 1 to 64", "a number from 0 to 10", "a number of at least 0".
-template <typename T>
-[[nodiscard]] std::string describe(const AcceptedRange<T>& range) {
-  const auto number = std::is_integral_v<T> ? "a whole number" : "a number";
-  if (!std::is_integral_v<T> && range.most == std::numeric_limits<T>::max())
-    return fmt::format("{} of at least {}", number, range.least);
-  return fmt::format("{} from {} to {}", number, range.least, range.most);
-}
-
-template <typename T>
-[[nodiscard]] T read_number(const std::string& names, const AcceptedRange<T>& range,
-                            const std::string& text) {
-  const auto number = parse_number<T>(text);
-  if (!number || *number < range.least || *number > range.most)
-    refuse_option_value(names, describe(range), text);
-  return *number;
-}
 
 template <typename T>
 struct NumberIn {
@@ -70,10 +63,12 @@ template <typename Value>
 CLI::Option* add_number_option(CLI::App& command, const std::string& names, Value& value,
                                AcceptedRange<typename NumberIn<Value>::Type> range,
                                const std::string& description) {
-  return add_value_option(
-      command, names,
-      [&value, names, range](const std::string& text) { value = read_number(names, range, text); },
-      description);
+  const auto read = [&value, names, range](const std::string& text) {
+    const auto number = range.read(text);
+    if (!number) refuse_option_value(names, range.describe(), text);
+    value = *number;
+  };
+  return add_value_option(command, names, read, description);
 }
 
 // Returns the text; refuses an empty one and the command's own options. `what`: "a folder".
@@ -90,6 +85,7 @@ CLI::Option* add_text_option(CLI::App& command, const std::string& names, Text& 
   return add_value_option(command, names, read, description);
 }
 
+// In --help the choices stand for the value unless `names` have one.
 CLI::Option* add_choice_option(CLI::App& command, const std::string& names, std::string& value,
                                const std::vector<std::string>& choices,
                                const std::string& description);
@@ -102,11 +98,11 @@ CLI::Option* add_list_option(CLI::App& command, const std::string& names, std::v
   const auto read = [&values, names, range](const std::string& text) {
     values.clear();
     for (const std::string& word : CLI::detail::split(text, ',')) {
-      const auto number = parse_number<T>(word);
-      if (!number || *number < range.least || *number > range.most) {
+      const auto number = range.read(word);
+      if (!number)
         refuse_option_value(
-            names, fmt::format("numbers with commas between them, each {}", describe(range)), text);
-      }
+            names, fmt::format("numbers with commas between them, each {}", range.describe()),
+            text);
       values.push_back(*number);
     }
   };
@@ -168,6 +164,9 @@ struct HostOptions {
 inline constexpr const char* cluster_options = "Several machines and schedulers";
 
 void add_host_options(CLI::App& command, HostOptions& options);
+
+// Which of a trained run's checkpoints is used: --checkpoint.
+void add_checkpoint_option(CLI::App& command, std::string& checkpoint);
 
 // Number of ranks to start: -n and --oversubscribe.
 struct RankOptions {

@@ -120,39 +120,30 @@ int predict(const PredictArguments& arguments) {
 
 void add_predict_command(CLI::App& app, Chosen& chosen) {
   constexpr std::int64_t most_cells = 1 << 20;
-  const auto arguments = std::make_shared<PredictArguments>();
+  const auto [command, arguments] =
+      add_command(app, chosen, "predict",
+                  "Apply a trained network to images, arrays or a simulation box", predict);
   auto& request = arguments->request;
-  CLI::App* const command = app.add_subcommand(
-      "predict", "Apply a trained network to images, arrays or a simulation box");
-  add_text_option(*command, "path", request.run, "a run's folder or one of its checkpoints",
-                  "A run's folder, or one of its checkpoints")
-      ->required()
-      ->type_name("RUN|CHECKPOINT");
-  add_text_option(*command, "input", request.input, "what to predict from",
+  add_text_option(*command, "path RUN|CHECKPOINT", request.run,
+                  "a run's folder or one of its checkpoints",
+                  "A run's folder, or one of its checkpoints");
+  add_text_option(*command, "input INPUT", request.input, "what to predict from",
                   "What to predict from, of the kind that the run was trained on: an image (JPEG, "
                   "PNG) or a folder of them; arrays (a .npy file, a folder of them, or HDF5); a "
-                  "simulation box with dark matter")
-      ->required()
-      ->type_name("INPUT");
+                  "simulation box with dark matter");
   add_settings(*command, request.overrides,
                "key.sub=value: settings that replace the run's, for example device.kind=cpu");
-  add_text_option(*command, "-o,--output", request.output, "a file's name",
+  add_text_option(*command, "-o,--output FILE", request.output, "a file's name",
                   "File for the predictions, by its ending: .csv, .json, .npy, .h5 (HDF5); a box "
-                  "needs .npy or .h5 (default: print those of the first 40 samples)")
-      ->type_name("FILE");
+                  "needs .npy or .h5 (default: print those of the first 40 samples)");
   add_number_option(
-      *command, "--tile", request.tile, {1, most_cells},
+      *command, "--tile CELLS", request.tile, {1, most_cells},
       "Cells per edge of a box to predict at a time, without the margin that is read around "
-      "them (default: as many as fit in memory)")
-      ->type_name("CELLS");
+      "them (default: as many as fit in memory)");
   command->add_flag("--force", request.replaces, "Replace an existing output");
   add_rank_options(*command, arguments->ranks, chosen,
                    "Number of ranks to start; they share the samples, or a box's tiles");
-  add_text_option(*command, "--checkpoint", request.checkpoint, "best, newest or a step",
-                  "Checkpoint of a run: best (by accuracy, or by loss where there is none), "
-                  "newest, or a step's "
-                  "(default: best)")
-      ->type_name("best|newest|STEP");
+  add_checkpoint_option(*command, request.checkpoint);
   command->footer(
       "Examples:\n"
       "  kolo predict results/pictures photo.jpg\n"
@@ -160,7 +151,6 @@ void add_predict_command(CLI::App& app, Chosen& chosen) {
       "  kolo predict results/regression data/new.npy -o predicted.npy\n"
       "  kolo predict results/unet3d data/nbody/box.h5 -o gas.h5\n"
       "  kolo predict results/unet3d dark.npy -o gas.npy --tile 128 -n 2");
-  on_choice(*command, chosen, arguments, predict);
 }
 
 }  // namespace kolo

@@ -28,10 +28,6 @@ struct ReportArguments {
   std::string output = "report.html";
 };
 
-std::string counted(std::size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 int write_report(const ReportArguments& arguments) {
   const auto report = read_report(arguments.paths);
   const auto is_page = [](const fs::path& file) {
@@ -41,11 +37,11 @@ int write_report(const ReportArguments& arguments) {
                    {"a page of kolo report", {".html", ".htm"}, is_page});
   const auto data = report_data(report, format_moment(wall_time()));
   write_file_atomically(arguments.output, report_page(data));
-  std::size_t figures = 0;
+  std::int64_t figures = 0;
   for (const auto& section : data.at("sections"))
-    if (section.contains("figures")) figures += section["figures"].size();
+    if (section.contains("figures")) figures += std::ssize(section["figures"]);
   print_wrapped(fmt::format("{}: {}, {}\n", arguments.output,
-                            counted(report.runs.size() + report.trials.size(), "run"),
+                            counted(std::ssize(report.runs) + std::ssize(report.trials), "run"),
                             counted(figures, "figure")));
   for (const auto& warning : data.at("warnings"))
     complain("warning: " + warning.get<std::string>());
@@ -55,9 +51,8 @@ int write_report(const ReportArguments& arguments) {
 }  // namespace
 
 void add_report_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<ReportArguments>();
-  CLI::App* const command =
-      app.add_subcommand("report", "Show runs, a study or a sweep on one page");
+  const auto [command, arguments] =
+      add_command(app, chosen, "report", "Show runs, a study or a sweep on one page", write_report);
   const auto require_path = [](const std::string& text) {
     if (text.empty()) refuse_option_value("runs", "the folder of a run", text);
     return std::string();
@@ -66,15 +61,13 @@ void add_report_command(CLI::App& app, Chosen& chosen) {
       ->required()
       ->check(require_path)
       ->type_name("RUN...");
-  add_text_option(*command, "-o,--output", arguments->output, "a file's name", "Page to write")
-      ->default_str(arguments->output)
-      ->type_name("FILE");
+  add_text_option(*command, "-o,--output FILE", arguments->output, "a file's name", "Page to write")
+      ->default_str(arguments->output);
   command->footer(
       "Examples:\n"
       "  kolo report results/fashion_mnist\n"
       "  kolo report results/adam results/sgd -o compared.html\n"
       "  kolo report results/study");
-  on_choice(*command, chosen, arguments, write_report);
 }
 
 namespace {
@@ -117,11 +110,11 @@ int timeline(const TimelineArguments& given) {
                     arguments.folder.string()));
   require_output(arguments);
   const auto merged = merge_timelines(arguments.folder, arguments.output);
-  std::cout << fmt::format("{}: {} events of {} rank{}\n", arguments.output.string(), merged.events,
-                           merged.files, merged.files == 1 ? "" : "s");
+  std::cout << fmt::format("{}: {} events of {}\n", arguments.output.string(), merged.events,
+                           counted(merged.files, "rank"));
   if (merged.damaged > 0) {
-    std::cout << fmt::format("left out {} event{} that a killed rank had not finished\n",
-                             merged.damaged, merged.damaged == 1 ? "" : "s");
+    std::cout << fmt::format("left out {} that a killed rank had not finished\n",
+                             counted(merged.damaged, "event"));
   }
   std::cout << to_text(summarize_timeline(arguments.output));
   return 0;
@@ -130,16 +123,13 @@ int timeline(const TimelineArguments& given) {
 }  // namespace
 
 void add_timeline_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<TimelineArguments>();
-  CLI::App* const command =
-      app.add_subcommand("timeline", "Merge the timelines that the ranks of a run wrote");
-  add_text_option(*command, "folder", arguments->folder, "a folder of timelines",
-                  "Folder of a run, or one with the ranks' files rank-*.json")
-      ->required()
-      ->type_name("FOLDER");
-  add_text_option(*command, "-o,--output", arguments->output, "a file's name", "The file to write")
-      ->default_str("timeline.json, of a run in its folder")
-      ->type_name("FILE");
+  const auto [command, arguments] = add_command(
+      app, chosen, "timeline", "Merge the timelines that the ranks of a run wrote", timeline);
+  add_text_option(*command, "folder FOLDER", arguments->folder, "a folder of timelines",
+                  "Folder of a run, or one with the ranks' files rank-*.json");
+  add_text_option(*command, "-o,--output FILE", arguments->output, "a file's name",
+                  "The file to write")
+      ->default_str("timeline.json, of a run in its folder");
   command->footer(
       "Ranks write their files with kolo train --timeline, or when KOLO_TIMELINE names a folder. "
       "Open the result in chrome://tracing or https://ui.perfetto.dev. For pipelines and shared "
@@ -149,7 +139,6 @@ void add_timeline_command(CLI::App& app, Chosen& chosen) {
       "  KOLO_TIMELINE=/tmp/trace kolo run -n 2 ./my_training\n"
       "  kolo timeline /tmp/trace -o timeline.json\n"
       "  kolo timeline results/hello");
-  on_choice(*command, chosen, arguments, timeline);
 }
 
 }  // namespace kolo

@@ -112,21 +112,18 @@ void add_run_command(CLI::App& app, Chosen& chosen) {
   const auto arguments = std::make_shared<RunArguments>();
   CLI::App* const command = app.add_subcommand("run", "Start ranks of any program, as train does");
   command->prefix_command();
-  add_number_option(*command, "-n,--ranks", arguments->ranks, {1, most_ranks},
-                    "Number of ranks (default: all slots or cores)")
-      ->type_name("RANKS");
+  add_number_option(*command, "-n,--ranks RANKS", arguments->ranks, {1, most_ranks},
+                    "Number of ranks (default: all slots or cores)");
   add_host_options(*command, arguments->hosts);
   add_choice_option(
       *command, "--launcher", arguments->launcher, {"auto", "processes", "mpi"},
       "processes: without MPI, for programs that call kolo::initialize() (default: mpi)");
   command->add_flag("--oversubscribe", arguments->oversubscribe,
                     "Allow more ranks than cores or slots");
-  add_number_option(*command, "--max-restarts", arguments->max_restarts, {0, most_restarts},
-                    "Start all ranks again when one fails, this often within an hour")
-      ->type_name("TIMES");
-  add_text_option(*command, "--logs", arguments->logs, "a folder",
-                  "Write the output of each rank to DIR/rank-0003.log instead")
-      ->type_name("DIR");
+  add_number_option(*command, "--max-restarts TIMES", arguments->max_restarts, {0, most_restarts},
+                    "Start all ranks again when one fails, this often within an hour");
+  add_text_option(*command, "--logs DIR", arguments->logs, "a folder",
+                  "Write the output of each rank to DIR/rank-0003.log instead");
   command->add_flag("--as-rank", arguments->as_rank)->group("");
   command->footer(
       "Options of kolo come first, then PROGRAM ARGUMENTS...\n"

@@ -6,7 +6,6 @@
 
 #include "cli/command_line.h"
 #include "cli/options.h"
-#include "kolo/base/text.h"
 #include "kolo/report/results_table.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/study/bench.h"
@@ -39,50 +38,39 @@ int bench(const BenchArguments& arguments) {
   });
 }
 
-void add_plan_options(CLI::App& command, BenchPlan& plan) {
-  constexpr std::int64_t most = 1000000000;
-  add_number_option(command, "--steps", plan.steps, {1, most}, "Steps per trial (default: 10)")
-      ->type_name("STEPS");
-  add_number_option(command, "--warmup", plan.warmup, {0, most},
-                    "Steps before the first trial (default: 5)")
-      ->type_name("STEPS");
-  add_number_option(command, "--trials", plan.trials, {1, 1000000}, "Trials per mode (default: 5)")
-      ->type_name("TRIALS");
-}
-
 }  // namespace
 
 void add_bench_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<BenchArguments>();
+  const auto [command, arguments] = add_command(
+      app, chosen, "bench", "Measure how fast a configuration trains, and what bounds it", bench);
   arguments->request.parts = chosen.program.parts;
-  CLI::App* const command =
-      app.add_subcommand("bench", "Measure how fast a configuration trains, and what bounds it");
   add_config_options(*command, arguments->request.config);
   add_rank_options(*command, arguments->ranks, chosen, "Number of ranks to start");
   add_choice_option(*command, "--mode", arguments->mode, {"io", "synthetic", "full", "all"},
                     "io: the loader alone. synthetic: training steps on one batch of random "
                     "numbers; needs no data. full: both. all: all three (default)");
-  add_plan_options(*command, arguments->request.plan);
-  const char* const predictions = "For predictions by kolo-simulate";
+  auto& plan = arguments->request.plan;
+  constexpr std::int64_t most = 1000000000;
+  add_number_option(*command, "--steps STEPS", plan.steps, {1, most},
+                    "Steps per trial (default: 10)");
+  add_number_option(*command, "--warmup STEPS", plan.warmup, {0, most},
+                    "Steps before the first trial (default: 5)");
+  add_number_option(*command, "--trials TRIALS", plan.trials, {1, 1000000},
+                    "Trials per mode (default: 5)");
   command
       ->add_flag("--profile", arguments->request.profile,
-                 "Also time the parts of a step without communication, and when each bucket of "
-                 "gradients is ready")
-      ->group(predictions);
-  command
-      ->add_flag("--collectives", arguments->request.collectives,
-                 "Also time all-reduces of 4 KiB to 64 MiB among the ranks")
-      ->group(predictions);
+                 "Also time the parts of a step without communication, when each bucket of "
+                 "gradients is ready, and all-reduces of 4 KiB to 64 MiB among the ranks")
+      ->group("For predictions by kolo-simulate");
   command->add_flag("--json", arguments->json, "Print one JSON object, with every trial");
   command->footer(
       "Writes nothing to disk and keeps nothing of the training.\n\n"
       "Examples:\n"
       "  kolo bench configs/fashion_mnist.yaml -n 2\n"
       "  kolo bench configs/unet3d.yaml --config tiny -n 2 data.workers=2\n"
-      "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile --collectives\n"
+      "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile\n"
       "  kolo bench configs/unet3d.yaml --config short --mode synthetic --steps 3 \\\n"
       "      --trials 3 data.mode=synthetic data.box_size=128 training.local_batch_size=2");
-  on_choice(*command, chosen, arguments, bench);
 }
 
 namespace {
@@ -138,24 +126,21 @@ int scale(const ScaleArguments& arguments) {
 
 void add_study_options(CLI::App& command, ScaleArguments& arguments) {
   add_config_options(command, arguments.request.config);
-  add_list_option(command, "--ranks", arguments.request.ranks, {1, most_ranks},
+  add_list_option(command, "--ranks N,...", arguments.request.ranks, {1, most_ranks},
                   "Numbers of ranks, for example 1,2,4")
-      ->required()
-      ->type_name("N,...");
+      ->required();
   command.add_flag("--strong", arguments.request.strong,
                    "Keep the total batch, instead of the batch per rank");
   add_choice_option(command, "--parallel", arguments.parallel, {"data", "spatial"},
                     "data: each rank trains on its own samples (default). spatial: all ranks share "
                     "each sample, and the batch stays the same");
-  add_choices_option(command, "--lr-scaling", arguments.lr_scalings, {"none", "linear", "sqrt"},
-                     "Rules to compare for every number of ranks: none, linear, sqrt")
-      ->type_name("RULE,...");
-  add_list_option(command, "--warmup", arguments.request.warmup_epochs, {0, 1e9},
-                  "Epochs of warm-up to compare for every number of ranks")
-      ->type_name("EPOCHS,...");
-  add_text_option(command, "-o,--output", arguments.request.output, "a folder",
-                  "Folder of the study (default: output_dir with -weak, -strong or -spatial)")
-      ->type_name("DIR");
+  add_choices_option(command, "--lr-scaling RULE,...", arguments.lr_scalings,
+                     {"none", "linear", "sqrt"},
+                     "Rules to compare for every number of ranks: none, linear, sqrt");
+  add_list_option(command, "--warmup EPOCHS,...", arguments.request.warmup_epochs, {0, 1e9},
+                  "Epochs of warm-up to compare for every number of ranks");
+  add_text_option(command, "-o,--output DIR", arguments.request.output, "a folder",
+                  "Folder of the study (default: output_dir with -weak, -strong or -spatial)");
 }
 
 void add_running_options(CLI::App& command, ScaleArguments& arguments) {
@@ -166,32 +151,29 @@ void add_running_options(CLI::App& command, ScaleArguments& arguments) {
       add_choice_option(command, "--submit", arguments.request.scheduler.name, {"slurm", "pbs"},
                         "Submit each run as a job of its own: slurm or pbs");
   submit->group(cluster_options);
-  add_text_option(command, "--submit-options", arguments.request.scheduler.options,
+  add_text_option(command, "--submit-options \"OPTION...\"", arguments.request.scheduler.options,
                   "options of sbatch or qsub",
                   "With --submit: more options for sbatch or qsub, in one word")
       ->needs(submit)
-      ->type_name("\"OPTION...\"")
       ->group(cluster_options);
-  add_text_option(command, "--job-script", arguments.request.scheduler.script, "a file",
+  add_text_option(command, "--job-script FILE", arguments.request.scheduler.script, "a file",
                   "With --submit: job script (default: kolo's submit/slurm/train.sh or "
                   "submit/pbs/polaris.sh)")
       ->needs(submit)
-      ->type_name("FILE")
       ->group(cluster_options);
-  add_number_option(command, "--ranks-per-node", arguments.request.ranks_per_node, {1, most_ranks},
-                    "Ranks per node (default: all)")
-      ->type_name("N")
+  add_number_option(command, "--ranks-per-node N", arguments.request.ranks_per_node,
+                    {1, most_ranks}, "Ranks per node (default: all)")
       ->group(cluster_options);
 }
 
 }  // namespace
 
 void add_scale_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<ScaleArguments>();
+  const auto [command, arguments] =
+      add_command(app, chosen, "scale",
+                  "Train on several numbers of ranks, and compare speed and accuracy", scale);
   arguments->request.program_name = chosen.program.name;
   arguments->request.parts = chosen.program.parts;
-  CLI::App* const command = app.add_subcommand(
-      "scale", "Train on several numbers of ranks, and compare speed and accuracy");
   add_study_options(*command, *arguments);
   add_running_options(*command, *arguments);
   command->footer(
@@ -208,7 +190,6 @@ void add_scale_command(CLI::App& app, Chosen& chosen) {
       "      --ranks-per-node 8 --submit slurm \\\n"
       "      --submit-options \"--time 1:00:00 --partition cpu\"\n\n"
       "Exit status: 0 done, 1 a run failed, 2 wrong input, 75 stopped on request.");
-  on_choice(*command, chosen, arguments, scale);
 }
 
 namespace {
@@ -247,33 +228,30 @@ int sweep(const SweepArguments& arguments) {
 }
 
 void add_sweep_options(CLI::App& command, SweepArguments& arguments, const Chosen& chosen) {
-  add_number_option(command, "--random", arguments.request.random, {1, 1'000'000},
-                    "Draw this many trials from lists and ranges, instead of the whole grid")
-      ->type_name("N");
+  add_number_option(command, "--random N", arguments.request.random, {1, 1'000'000},
+                    "Draw this many trials from lists and ranges, instead of the whole grid");
   add_choice_option(command, "--metric", arguments.request.metric, {"val_accuracy", "val_loss"},
                     "Metric to rank trials by (default: accuracy where there is one)");
-  add_number_option(command, "--target", arguments.request.target, {0, 1e9},
+  add_number_option(command, "--target NUMBER", arguments.request.target, {0, 1e9},
                     "A published accuracy (0.949) or loss, shown beside mean and deviation of the "
-                    "trials' last epochs")
-      ->type_name("NUMBER");
+                    "trials' last epochs");
   add_rank_options(command, arguments.ranks, chosen, "Ranks per trial (default: 1)");
-  add_number_option(command, "--trials-at-once", arguments.request.places.at_once, {1, most_ranks},
-                    "Number of trials side by side (default: as many as the cores allow)")
-      ->type_name("N");
-  add_text_option(command, "-o,--output", arguments.request.output, "a folder",
-                  "Folder of the sweep (default: output_dir with -sweep)")
-      ->type_name("DIR");
+  add_number_option(command, "--trials-at-once N", arguments.request.places.at_once,
+                    {1, most_ranks},
+                    "Number of trials side by side (default: as many as the cores allow)");
+  add_text_option(command, "-o,--output DIR", arguments.request.output, "a folder",
+                  "Folder of the sweep (default: output_dir with -sweep)");
   command.add_flag("--dry-run", arguments.dry_run, "Only list the trials");
 }
 
 }  // namespace
 
 void add_sweep_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<SweepArguments>();
+  const auto [command, arguments] =
+      add_command(app, chosen, "sweep",
+                  "Train with many values of a configuration's keys, side by side", sweep);
   arguments->request.program_name = chosen.program.name;
   arguments->request.parts = chosen.program.parts;
-  CLI::App* const command =
-      app.add_subcommand("sweep", "Train with many values of a configuration's keys, side by side");
   add_config_options(*command, arguments->request.config);
   command->get_option(settings_name)
       ->description(
@@ -294,7 +272,6 @@ void add_sweep_command(CLI::App& app, Chosen& chosen) {
       "  kolo sweep configs/unet3d.yaml --config tiny optimizer.lr=1e-3,1e-4 -n 2 \\\n"
       "      --trials-at-once 1\n\n"
       "Exit status: 0 done, 1 a trial failed, 2 wrong input, 75 stopped on request.");
-  on_choice(*command, chosen, arguments, sweep);
 }
 
 }  // namespace kolo

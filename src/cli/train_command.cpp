@@ -142,7 +142,7 @@ void add_shortcut(
     if (text.empty()) refuse_option_value(name, type, text);
     take(name, text);
   };
-  add_value_option(command, names, read, "")->type_name(type)->group("");
+  add_value_option(command, fmt::format("{} {}", names, type), read, "")->group("");
 }
 
 void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
@@ -188,53 +188,47 @@ void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
 }  // namespace
 
 void add_train_command(CLI::App& app, Chosen& chosen) {
-  const auto arguments = std::make_shared<TrainArguments>();
-  CLI::App* const command =
-      app.add_subcommand("train", "Train the network that a configuration file describes");
+  const auto [command, arguments] = add_command(
+      app, chosen, "train", "Train the network that a configuration file describes", train);
   add_config_options(*command, arguments->config);
   add_rank_options(*command, arguments->ranks, chosen, "Number of ranks to start");
   add_shortcuts(*command, *arguments);
   // Its value may be left out: give_resume_its_value() adds it.
   add_text_option(
-      *command, "--resume", arguments->run.resume, "newest, best, a step or a checkpoint",
+      *command, "--resume [best|STEP|PATH]", arguments->run.resume,
+      "newest, best, a step or a checkpoint",
       "Resume from a checkpoint of the output folder: the newest (default), the best, a "
       "step's, or a checkpoint's folder")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)  // job scripts add one
-      ->type_name("[best|STEP|PATH]");
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // job scripts add one
   command->add_flag("--allow-data-change", arguments->run.allow_data_change,
                     "With --resume: accept that samples come in another order (another seed, other "
                     "data, or another batch within an epoch)");
-  add_text_option(*command, "-o,--output", arguments->config.output_dir, "a folder",
-                  "Folder of the run, instead of output_dir")
-      ->type_name("DIR");
+  add_text_option(*command, "-o,--output DIR", arguments->config.output_dir, "a folder",
+                  "Folder of the run, instead of output_dir");
   command->add_flag("--timeline", arguments->run.timeline,
                     "Record what each rank does when, in timeline.json of the run's folder");
   command->add_flag("--show-config", arguments->show_config,
                     "Only print the configuration as kolo understands it");
   add_host_options(*command, arguments->hosts);
   add_number_option(
-      *command, "--max-restarts", arguments->policy.restarts, {0, most_restarts},
+      *command, "--max-restarts TIMES", arguments->policy.restarts, {0, most_restarts},
       "Resume from the newest checkpoint when a rank dies, at most this often within an hour")
-      ->type_name("TIMES")
       ->group(cluster_options);
   add_number_option(
-      *command, "--min-ranks", arguments->policy.min_ranks, {1, most_ranks},
+      *command, "--min-ranks RANKS", arguments->policy.min_ranks, {1, most_ranks},
       "With --max-restarts: if nodes are lost, resume with as many ranks as fit on the "
       "others, but no fewer than this (default: all)")
-      ->type_name("RANKS")
       ->group(cluster_options);
   add_value_option(
-      *command, "--stop-before",
+      *command, "--stop-before TIME",
       [arguments](const std::string& text) { arguments->run.stop_before = read_stop_time(text); },
       "Save a checkpoint and stop (status 75) before this time: 18:30, 2026-11-24T18:30 or +2h30m")
-      ->type_name("TIME")
       ->group(cluster_options);
   add_number_option(
-      *command, "--stop-after-epochs", arguments->run.stop_after_epochs,
+      *command, "--stop-after-epochs EPOCHS", arguments->run.stop_after_epochs,
       {1, std::numeric_limits<std::int64_t>::max()},
       "Save a checkpoint and stop (status 75) after this many epochs, without changing "
       "the schedule of the learning rate; continue with --resume")
-      ->type_name("EPOCHS")
       ->group(cluster_options);
   command->footer(
       "Examples:\n"
@@ -250,7 +244,6 @@ void add_train_command(CLI::App& app, Chosen& chosen) {
       "--amp_mode and others (docs/use/configuration.md).\n\n"
       "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
       "after a checkpoint.");
-  on_choice(*command, chosen, arguments, train);
 }
 
 }  // namespace kolo

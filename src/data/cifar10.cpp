@@ -143,14 +143,6 @@ std::vector<std::string> read_class_names(const fs::path& file) {
 
 constexpr float most_of_pixel = 255;
 
-constexpr std::array<float, 256> pixel_values = [] {
-  std::array<float, 256> values{};
-  for (std::size_t pixel = 0; pixel < values.size(); ++pixel) {
-    values[pixel] = static_cast<float>(pixel) / most_of_pixel;
-  }
-  return values;
-}();
-
 }  // namespace
 
 std::span<const std::string_view> cifar10_batch_files(Split split) {
@@ -231,7 +223,8 @@ void Cifar10Dataset::read(std::int64_t index, std::int64_t /*epoch*/,
                           const SamplePlace& place) const {
   check_read(index, place, cifar10_pixel_bytes, 1);
   const auto bytes = pixels(index);
-  for (std::size_t i = 0; i < bytes.size(); ++i) place.input[i] = pixel_values[bytes[i]];
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    place.input[i] = static_cast<float>(bytes[i]) / most_of_pixel;
   place.label[0] = label(index);
 }
 

@@ -64,28 +64,6 @@ struct PackedCrop {
 };
 static_assert(sizeof(PackedCrop) == 48);
 
-struct CropElement {
-  std::int64_t channel;
-  std::int64_t cell[3];  // of the crop, before it is turned, counted from its start
-  float factor;
-};
-
-// Source of the number at `cell` in `channel` of the result, an edge of which has `size` cells.
-KOLO_HOST_DEVICE inline CropElement crop_element(const PackedCrop& crop, std::int64_t size,
-                                                 std::int64_t channel,
-                                                 const std::int64_t (&cell)[3]) {
-  CropElement from{channel, {}, 1};
-  for (int j = 0; j < 3; ++j) {
-    const std::int64_t at = cell[crop.axis[j]];
-    from.cell[j] = crop.sign[j] > 0 ? at : size - 1 - at;
-    if (crop.turns_velocity != 0 && channel == 1 + crop.axis[j]) {
-      from.channel = 1 + j;
-      from.factor = static_cast<float>(crop.sign[j]);
-    }
-  }
-  return from;
-}
-
 // One channel of a packed image.
 template <typename Pixel>
 struct Plane {
@@ -124,14 +102,21 @@ KOLO_HOST_DEVICE inline float pixel_of(const ImageBatch& batch, const std::byte*
   return images::preprocessed(value, batch.mean[channel], batch.deviation[channel]);
 }
 
-// Number at `cell` in `channel` of the result.
+// Number at `cell` in `channel` of the result: the crop's, whose cells are turned.
 KOLO_HOST_DEVICE inline float crop_value(const CropBatch& batch, const PackedCrop& crop,
                                          std::int64_t channel, const std::int64_t (&cell)[3]) {
-  const auto from = crop_element(crop, batch.crop, channel, cell);
-  std::int64_t place = from.channel;
-  for (int axis = 0; axis < 3; ++axis)
-    place = place * batch.box_size + crop.start[axis] + from.cell[axis];
-  return from.factor * batch.box[place];
+  std::int64_t place = channel;
+  float factor = 1;
+  for (int j = 0; j < 3; ++j) {
+    if (crop.turns_velocity == 0 || channel != 1 + crop.axis[j]) continue;
+    place = 1 + j;
+    factor = static_cast<float>(crop.sign[j]);
+  }
+  for (int j = 0; j < 3; ++j) {
+    const std::int64_t at = cell[crop.axis[j]];
+    place = place * batch.box_size + crop.start[j] + (crop.sign[j] > 0 ? at : batch.crop - 1 - at);
+  }
+  return factor * batch.box[place];
 }
 
 }  // namespace kolo::samples

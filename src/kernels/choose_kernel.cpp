@@ -152,15 +152,17 @@ bool suits_taps_in_bfloat16(const ConvolutionGeometry& geometry) {
          std::min(geometry.inputs, geometry.outputs) >= least_tap_channels;
 }
 
-// The processor's own tiles of bfloat16 pay, other than where there are hardly any positions.
-bool is_left_to_tiles(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t most_positions = 4;
-  return has_tiles_of_bfloat16() && geometry.size.size() < 3 &&
-         checked_product<std::int64_t>(geometry.output_size()) > most_positions;
+// Few channels leave most of a tile empty.
+bool suits_tiles(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t least_channels = 32;
+  return has_tiles_of_bfloat16() &&
+         std::min(geometry.inputs, geometry.outputs) >= least_channels;
 }
 
 std::unique_ptr<ConvolutionKernel> fastest_in_bfloat16(const ConvolutionGeometry& geometry) {
-  if (is_by_taps(geometry) && !is_left_to_tiles(geometry)) return make_by_taps(geometry);
+  if (suits_tiles(geometry))
+    if (auto kernel = make_tile_convolution(geometry)) return kernel;
+  if (is_by_taps(geometry)) return make_by_taps(geometry);
   if (has_few_inputs(geometry)) return make_column_convolution(geometry);
   if (suits_taps_in_bfloat16(geometry)) return make_by_taps(geometry);
   return suits_winograd_in_bfloat16(geometry) ? make_winograd_convolution(geometry)

@@ -120,6 +120,11 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
     const ConvolutionGeometry& geometry);  // null where there is no direct one,
                                            // and of bfloat16 where there are no products of it
 
+// By the processor's tiles of bfloat16; null for other types, processors without them, and padding
+// that kernels don't reach over.
+[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_tile_convolution(
+    const ConvolutionGeometry& geometry);
+
 // By minimal algorithms, which take fewer products (3x3 and 3x3x3 kernels of stride 1, 4x4 and
 // 4x4x4 ones of stride 2), made in float32 of values of either type; null for others, float16,
 // channels that are no multiples of 16, and processors without vectors of 8 floats.

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/script.h>

@@ -1,7 +1,6 @@
 #include "kolo/optim/flat_optimizer.h"
 
 #include <cmath>
-#include <cstddef>
 
 #include "optim/typed_optimizer.h"
 
@@ -39,14 +38,6 @@ class NesterovSchedule {
  private:
   double beta1_, log_base_;
 };
-
-// Adam's family in common: rates of the moments, and epsilon.
-template <typename Options>
-void require_moments(std::string_view name, const Options& options) {
-  optim::require_fraction(name, "beta1", options.beta1);
-  optim::require_fraction(name, "beta2", options.beta2);
-  optim::require_not_negative(name, "epsilon", options.epsilon);
-}
 
 }  // namespace
 
@@ -107,7 +98,7 @@ std::unique_ptr<FlatOptimizer> make_adadelta(const AdadeltaOptions& options) {
 }
 
 std::unique_ptr<FlatOptimizer> make_adamax(const AdamaxOptions& options) {
-  require_moments("adamax", options);
+  optim::require_moments("adamax", options);
   const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
     const double correction = 1 - std::pow(options.beta1, static_cast<double>(step));
     return optim::stored<optim::AdamaxConstants>({.decay = decay,
@@ -122,7 +113,7 @@ std::unique_ptr<FlatOptimizer> make_adamax(const AdamaxOptions& options) {
 }
 
 std::unique_ptr<FlatOptimizer> make_nadam(const NadamOptions& options) {
-  require_moments("nadam", options);
+  optim::require_moments("nadam", options);
   optim::require_not_negative("nadam", "momentum_decay", options.momentum_decay);
   const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
     const auto steps = static_cast<double>(step);
@@ -175,7 +166,7 @@ std::unique_ptr<FlatOptimizer> make_schedule_free_sgd(const ScheduleFreeSgdOptio
 }
 
 std::unique_ptr<FlatOptimizer> make_schedule_free_adamw(const ScheduleFreeAdamwOptions& options) {
-  require_moments("schedule_free_adamw", options);
+  optim::require_moments("schedule_free_adamw", options);
   const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
     auto all = schedule_free_constants(rate, options.beta1, decay);
     all.beta2 = options.beta2;

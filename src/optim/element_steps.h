@@ -53,11 +53,17 @@ KOLO_STEP inline Step step_of(const double* values, double scale = 1) {
   return {{}, rounded<decltype(Step::c), typename Step::Element>(values, scale)};
 }
 
+// Weight decay of a step: times the parameter, added to the gradient (0 when it is decoupled), and
+// a factor on the parameter (1 unless it is).
+template <typename T>
+struct DecayConstants {
+  T in_gradient, keep;
+};
+
 template <typename T>
 struct SgdConstants {
+  DecayConstants<T> decay;
   T rate;
-  T gradient_decay;             // times the parameter, added to the gradient
-  T keep;                       // factor on the parameter; 1 unless decay is decoupled
   T momentum, gradient_weight;  // momentum buffer = momentum * buffer + gradient_weight * gradient
   T first_step;                 // not 0: momentum buffer = gradient, whatever the buffer held
 };
@@ -67,8 +73,8 @@ struct SgdStep : StepOf<T, 0> {
   SgdConstants<T> c;
 
   KOLO_STEP void operator()(T& parameter, T gradient, T* /*state*/) const {
-    gradient = gradient + c.gradient_decay * parameter;
-    parameter = c.keep * parameter - c.rate * gradient;
+    gradient = gradient + c.decay.in_gradient * parameter;
+    parameter = c.decay.keep * parameter - c.rate * gradient;
   }
 };
 
@@ -77,11 +83,12 @@ struct SgdMomentumStep : StepOf<T, 1> {
   SgdConstants<T> c;
 
   KOLO_STEP void operator()(T& parameter, T gradient, T* state) const {
-    gradient = gradient + c.gradient_decay * parameter;
+    gradient = gradient + c.decay.in_gradient * parameter;
     const T buffer =
         c.first_step != 0 ? gradient : c.momentum * state[0] + c.gradient_weight * gradient;
     state[0] = buffer;
-    parameter = c.keep * parameter - c.rate * (nesterov ? gradient + c.momentum * buffer : buffer);
+    parameter =
+        c.decay.keep * parameter - c.rate * (nesterov ? gradient + c.momentum * buffer : buffer);
   }
 };
 
@@ -92,11 +99,10 @@ using NesterovStep = SgdMomentumStep<T, true>;
 
 template <typename T>
 struct AdamConstants {
+  DecayConstants<T> decay;
   T beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon;
-  T step_size;       // the rate with the bias correction of the first moment
-  T root_scale;      // the bias correction of the second moment's square root
-  T gradient_decay;  // times the parameter, added to the gradient; 0 when decay is decoupled
-  T keep;            // factor on the parameter; 1 unless decay is decoupled
+  T step_size;   // the rate with the bias correction of the first moment
+  T root_scale;  // the bias correction of the second moment's square root
 };
 
 // AMSGrad keeps the largest second moments so far as a third state.
@@ -105,7 +111,7 @@ struct AdamStep : StepOf<T, amsgrad ? 3 : 2> {
   AdamConstants<T> c;
 
   KOLO_STEP void operator()(T& parameter, T gradient, T* state) const {
-    gradient = gradient + c.gradient_decay * parameter;
+    gradient = gradient + c.decay.in_gradient * parameter;
     state[0] = c.beta1 * state[0] + c.one_minus_beta1 * gradient;
     state[1] = c.beta2 * state[1] + c.one_minus_beta2 * gradient * gradient;
     T square = state[1];
@@ -114,7 +120,7 @@ struct AdamStep : StepOf<T, amsgrad ? 3 : 2> {
       state[2] = square;
     }
     const T denominator = std::sqrt(square) * c.root_scale + c.epsilon;
-    parameter = c.keep * parameter - c.step_size * (state[0] / denominator);
+    parameter = c.decay.keep * parameter - c.step_size * (state[0] / denominator);
   }
 };
 
@@ -122,12 +128,6 @@ template <typename T>
 using PlainAdamStep = AdamStep<T, false>;
 template <typename T>
 using AmsgradStep = AdamStep<T, true>;
-
-// Weight decay of a step: the addition to the gradient, and the factor on the parameter.
-template <typename T>
-struct DecayConstants {
-  T in_gradient, keep;
-};
 
 template <typename T>
 struct RmspropConstants {

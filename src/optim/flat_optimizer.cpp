@@ -127,9 +127,8 @@ std::unique_ptr<FlatOptimizer> make_sgd(const SgdOptions& options) {
     optim::require(options.dampening == 0, "sgd", "dampening", options.dampening, "0 for nesterov");
   }
   const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
-    return optim::stored<optim::SgdConstants>({.rate = rate.learning_rate,
-                                               .gradient_decay = decay.in_gradient,
-                                               .keep = decay.keep,
+    return optim::stored<optim::SgdConstants>({.decay = decay,
+                                               .rate = rate.learning_rate,
                                                .momentum = options.momentum,
                                                .gradient_weight = 1 - options.dampening,
                                                .first_step = step == 1 ? 1. : 0.});
@@ -143,9 +142,7 @@ std::unique_ptr<FlatOptimizer> make_sgd(const SgdOptions& options) {
 
 std::unique_ptr<FlatOptimizer> make_adam(const AdamOptions& options) {
   const std::string_view name = options.decoupled_decay ? "adamw" : "adam";
-  optim::require_fraction(name, "beta1", options.beta1);
-  optim::require_fraction(name, "beta2", options.beta2);
-  optim::require_not_negative(name, "epsilon", options.epsilon);
+  optim::require_moments(name, options);
   const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
     const auto steps = static_cast<double>(step);
     const double correction1 = 1 - std::pow(options.beta1, steps);
@@ -153,15 +150,14 @@ std::unique_ptr<FlatOptimizer> make_adam(const AdamOptions& options) {
     // The step carries the bias correction where epsilon is added to the uncorrected root.
     const bool is_before = options.epsilon_before_correction;
     return optim::stored<optim::AdamConstants>(
-        {.beta1 = options.beta1,
+        {.decay = decay,
+         .beta1 = options.beta1,
          .one_minus_beta1 = 1 - options.beta1,
          .beta2 = options.beta2,
          .one_minus_beta2 = 1 - options.beta2,
          .epsilon = options.epsilon,
          .step_size = rate.learning_rate / correction1 / (is_before ? root_scale : 1),
-         .root_scale = is_before ? 1 : root_scale,
-         .gradient_decay = decay.in_gradient,
-         .keep = decay.keep});
+         .root_scale = is_before ? 1 : root_scale});
   };
   optim::Elementwise adam{name, {"exp_avg", "exp_avg_sq"}, optim::decay_of(options), constants};
   if (!options.amsgrad) return optim::elementwise<optim::PlainAdamStep>(adam);

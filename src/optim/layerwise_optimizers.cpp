@@ -91,9 +91,7 @@ class Lamb final : public Layerwise<Lamb, LambOptions> {
  public:
   explicit Lamb(const LambOptions& options)
       : Layerwise("lamb", {"exp_avg", "exp_avg_sq"}, options) {
-    optim::require_fraction("lamb", "beta1", options.beta1);
-    optim::require_fraction("lamb", "beta2", options.beta2);
-    optim::require_not_negative("lamb", "epsilon", options.epsilon);
+    optim::require_moments("lamb", options);
     optim::require_not_negative("lamb", "weight_decay", options.weight_decay);
   }
 

@@ -149,6 +149,14 @@ template <template <typename> typename Step>
   return std::make_unique<ElementwiseOptimizer<Step>>(std::move(given));
 }
 
+// Adam's family in common: rates of the moments, and epsilon.
+template <typename Options>
+void require_moments(std::string_view name, const Options& options) {
+  require_fraction(name, "beta1", options.beta1);
+  require_fraction(name, "beta2", options.beta2);
+  require_not_negative(name, "epsilon", options.epsilon);
+}
+
 // The decay of the options' common fields.
 template <typename Options>
 [[nodiscard]] Decay decay_of(const Options& options) {

@@ -212,17 +212,16 @@ std::vector<std::pair<std::string, std::string>> facts_of(const RunRecord& run,
                                                           const Json& starts) {
   const bool has_starts = starts.is_array() && !starts.empty();
   const Json first = has_starts ? starts.front() : Json();
-  const auto resumptions = has_starts ? starts.size() - 1 : 0;
+  const auto resumptions = has_starts ? std::ssize(starts) - 1 : 0;
   const auto parameters =
       run.parameters ? fmt::format("{} parameters", format_count(*run.parameters)) : "";
   std::vector<std::pair<std::string, std::string>> facts = {
       {"command", text_of(first, "command")},
       {"directory", text_of(first, "directory")},
       {"begun", text_of(first, "time")},
-      {"resumed", resumptions == 0
-                      ? ""
-                      : fmt::format("{} time{}, last on {}", resumptions,
-                                    resumptions == 1 ? "" : "s", text_of(starts.back(), "time"))},
+      {"resumed", resumptions == 0 ? ""
+                                   : fmt::format("{}, last on {}", counted(resumptions, "time"),
+                                                 text_of(starts.back(), "time"))},
       {"machine", joined({text_of(first, "host"), text_of(first, "machine")})},
       {"ranks", run.ranks ? fmt::format("{}", *run.ranks) : ""},
       {"network", joined({run.setting("model.name"), parameters})},

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/report/results_table.h"
 #include "report/embedded_files.h"
 
@@ -32,7 +33,7 @@ fs::path file_of(const fs::path& path, std::string_view name) {
 // combinations, "4 ranks, linear, no warm-up". Points that train alike, as those of one rank do,
 // share a run.
 std::string name_of(const Study& study, const StudyPoint& point) {
-  const auto ranks = fmt::format("{} rank{}{}{}", point.ranks, point.ranks == 1 ? "" : "s",
+  const auto ranks = fmt::format("{}{}{}", counted(point.ranks, "rank"),
                                  point.spatial.empty() ? "" : " ", cut_of(point));
   const auto is_other = [&](const StudyPoint& other) {
     return combination_name(other) != combination_name(point);
@@ -44,21 +45,29 @@ std::string name_of(const Study& study, const StudyPoint& point) {
   return fmt::format("{}, {}", ranks, is_shared ? "unscaled" : combination_name(point));
 }
 
+// The run in a folder; nothing where none has begun, or it can't be read, which is a warning.
+std::optional<RunRecord> run_in(const fs::path& folder, Report& report) {
+  std::error_code error;
+  if (!fs::exists(folder / "history.json", error)) return std::nullopt;
+  try {
+    return read_run(folder);
+  } catch (const Error& problem) {
+    report.warnings.emplace_back(problem.what());
+    return std::nullopt;
+  }
+}
+
 // The study's runs come before all others.
 void read_runs_of(const Study& study, const fs::path& folder, Report& report) {
   std::vector<RunRecord> runs;
   std::map<std::string, std::optional<std::size_t>> places;  // by folder
   for (const auto& point : study.points) {
     const auto [known, is_new] = places.try_emplace(point.folder);
-    std::error_code error;
-    if (is_new && !point.folder.empty() &&
-        fs::exists(folder / point.folder / "history.json", error)) {
-      try {
-        runs.push_back(read_run(folder / point.folder));
-        runs.back().name = name_of(study, point);
-        known->second = runs.size() - 1;
-      } catch (const Error& problem) {
-        report.warnings.emplace_back(problem.what());
+    if (is_new && !point.folder.empty()) {
+      if (auto run = run_in(folder / point.folder, report)) {
+        run->name = name_of(study, point);
+        known->second = runs.size();
+        runs.push_back(*std::move(run));
       }
     }
     report.runs_of_points.push_back(known->second);
@@ -73,14 +82,7 @@ void read_sweep(const fs::path& file, Report& report) {
     throw InputError(fmt::format("report: {} is a second sweep; a page shows one", file.string()));
   report.sweep = Sweep::read(file);
   for (const auto& trial : report.sweep->trials) {
-    RunRecord run;
-    std::error_code error;
-    const auto folder = file.parent_path() / trial.folder;
-    try {
-      if (fs::exists(folder / "history.json", error)) run = read_run(folder);
-    } catch (const Error& problem) {
-      report.warnings.emplace_back(problem.what());
-    }
+    auto run = run_in(file.parent_path() / trial.folder, report).value_or(RunRecord());
     run.name = fmt::format("trial {}: {}", trial.number, describe(trial));
     report.trials.push_back(std::move(run));
   }
@@ -140,7 +142,7 @@ Json numbers(const std::vector<double>& values) {
 }
 
 Json json_of(const ResultsTable& table) {
-  Json json{{"title", table.title}, {"note", table.note}};
+  Json json{{"title", table.title}, {"note", table.note}, {"folded", table.folded}};
   for (const auto& column : table.columns)
     json["columns"].push_back({{"title", column.title}, {"is_number", column.is_number}});
   for (const auto& row : table.rows) {
@@ -204,16 +206,12 @@ void add_table(Json& sections, const ResultsTable& table) {
 
 std::string summary_of(const Report& report, const std::string& generated) {
   std::string what;
-  if (report.study) {
-    const auto points = report.study->points.size();
-    what = fmt::format("A study of {} on {} point{}. ", report.study->configuration, points,
-                       points == 1 ? "" : "s");
-  }
-  if (report.sweep) {
-    const auto trials = report.sweep->trials.size();
-    what += fmt::format("A sweep of {}, {} trial{}. ", report.sweep->configuration, trials,
-                        trials == 1 ? "" : "s");
-  }
+  if (const auto& study = report.study)
+    what = fmt::format("A study of {} on {}. ", study->configuration,
+                       counted(std::ssize(study->points), "point"));
+  if (const auto& sweep = report.sweep)
+    what += fmt::format("A sweep of {}, {}. ", sweep->configuration,
+                        counted(std::ssize(sweep->trials), "trial"));
   if (report.runs.size() > 1) what += fmt::format("{} runs. ", report.runs.size());
   if (report.runs.size() == 1)
     what +=

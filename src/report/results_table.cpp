@@ -66,37 +66,30 @@ std::string percent(double value) {
 std::string count(double value) {
   return format_count(static_cast<std::int64_t>(value));
 }
-std::string seconds(double value) {
-  return fmt::format("{:.4g} s", value);
-}
-
-// The number, or NaN if it is unknown.
-template <typename T>
-double number_or_unmeasured(const std::optional<T>& value) {
-  return value ? static_cast<double>(*value) : not_measured;
-}
 
 std::vector<Measure> measures() {
   const auto best = [](const char* quantity) {
     return [=](const RunRecord& run) { return best_validation(run, quantity); };
   };
-  return {{"best validation accuracy", best("accuracy"), percent, Better::larger},
-          {"best top-5 accuracy", best("top_accuracy"), percent, Better::larger},
-          {"best validation loss", best("loss"), format_loss, Better::smaller},
-          {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
-           seconds, Better::smaller},
-          {"samples/s", whole_rate, format_rate, Better::larger},
-          {"ranks", [](const RunRecord& run) { return number_or_unmeasured(run.ranks); }, count},
-          {"parameters", [](const RunRecord& run) { return number_or_unmeasured(run.parameters); },
-           count},
-          {"epochs", last_epoch, [](double value) { return fmt::format("{:.3g}", value); }}};
+  return {
+      {"best validation accuracy", best("accuracy"), percent, Better::larger},
+      {"best top-5 accuracy", best("top_accuracy"), percent, Better::larger},
+      {"best validation loss", best("loss"), format_loss, Better::smaller},
+      {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
+       [](double value) { return fmt::format("{:.4g} s", value); }, Better::smaller},
+      {"samples/s", whole_rate, format_rate, Better::larger},
+      {"ranks", [](const RunRecord& run) { return run.ranks ? *run.ranks : not_measured; }, count},
+      {"parameters",
+       [](const RunRecord& run) {
+         return run.parameters ? static_cast<double>(*run.parameters) : not_measured;
+       },
+       count},
+      {"epochs", last_epoch, [](double value) { return fmt::format("{:.3g}", value); }}};
 }
 
 // The best of several values; NaN if fewer than two are known, or all are equal.
-double best_value(const std::vector<double>& values, Better better) {
-  std::vector<double> known;
-  std::ranges::copy_if(values, std::back_inserter(known),
-                       [](double value) { return std::isfinite(value); });
+double best_value(std::vector<double> known, Better better) {
+  std::erase_if(known, [](double value) { return !std::isfinite(value); });
   if (better == Better::neither || known.size() < 2) return not_measured;
   const auto [smallest, largest] = std::ranges::minmax(known);
   if (smallest == largest) return not_measured;
@@ -175,66 +168,42 @@ ResultsTable run_results(std::span<const RunRecord> runs) {
   return table;
 }
 
-namespace {
-
-// The names of all settings of some runs, in the order of the first that has them.
-std::vector<std::string> setting_names(std::span<const RunRecord* const> runs) {
-  std::vector<std::string> names;
-  std::set<std::string> known;
-  for (const auto* const run : runs) {
-    for (const auto& [name, value] : run->settings)
-      if (known.insert(name).second) names.push_back(name);
-  }
-  return names;
-}
-
-}  // namespace
-
 ResultsTable differing_settings(std::span<const RunRecord> runs) {
-  ResultsTable table{.title = "What the runs differ in", .columns = {{"setting"}}};
+  ResultsTable table{
+      .title = "What the runs differ in", .columns = {{"setting"}}, .folded = "setting"};
   std::vector<const RunRecord*> configured;
   for (const auto& run : runs)
     if (!run.settings.empty()) configured.push_back(&run);
   for (const auto* const run : configured) table.columns.push_back({run->name});
-  for (const auto& name : setting_names(configured)) {
-    if (name == "output_dir") continue;
-    ResultsTable::Row row{{{name}}};
-    for (const auto* const run : configured) row.cells.push_back({run->setting(name)});
-    const bool differs = std::ranges::any_of(
-        row.cells.begin() + 1, row.cells.end(),
-        [&](const ResultsTable::Cell& cell) { return cell.text != row.cells[1].text; });
-    if (differs) table.rows.push_back(std::move(row));
+  std::set<std::string> known = {"output_dir"};
+  for (const auto* const run : configured) {
+    for (const auto& [name, value] : run->settings) {
+      if (!known.insert(name).second) continue;
+      ResultsTable::Row row{{{name}}};
+      for (const auto* const each : configured) row.cells.push_back({each->setting(name)});
+      const bool differs = std::ranges::any_of(
+          row.cells.begin() + 1, row.cells.end(),
+          [&](const ResultsTable::Cell& cell) { return cell.text != row.cells[1].text; });
+      if (differs) table.rows.push_back(std::move(row));
+    }
   }
   return table;
 }
 
-namespace {
-
-std::string padded(const std::string& text, std::size_t width, bool to_the_right) {
-  const std::string space(width - display_width(text), ' ');
-  return to_the_right ? space + text : text + space;
-}
-
-std::vector<std::size_t> widths_of(const ResultsTable& table) {
+std::string to_text(const ResultsTable& table) {
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     std::size_t width = display_width(table.columns[i].title);
     for (const auto& row : table.rows) width = std::max(width, display_width(row.cells[i].text));
     widths.push_back(width);
   }
-  return widths;
-}
-
-}  // namespace
-
-std::string to_text(const ResultsTable& table) {
-  const auto widths = widths_of(table);
   std::string text;
   const auto add_line = [&](const auto& text_of_column) {
     std::string line;
     for (std::size_t i = 0; i < widths.size(); ++i) {
       if (i > 0) line += "  ";
-      line += padded(text_of_column(i), widths[i], table.columns[i].is_number);
+      line += fmt::format(fmt::runtime(table.columns[i].is_number ? "{:>{}}" : "{:<{}}"),
+                          text_of_column(i), widths[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";

@@ -39,10 +39,10 @@ class Mean {
 
 // Means over points of the same number of ranks.
 template <typename Value, typename Deviation>
-void add_series(Figure& figure, const Study& study, Value value, Deviation deviation) {
+void add_series(Figure& figure, const Study& study, Value value, Deviation deviation,
+                FigureSeries series = {.name = "measured", .marks = true}) {
   std::map<int, Mean> means;
   for (const auto& point : study.points) means[point.ranks].add(value(point), deviation(point));
-  FigureSeries series{.name = "measured", .marks = true};
   for (const auto& [ranks, mean] : means) {
     if (mean.is_empty()) continue;
     series.x.push_back(ranks);
@@ -64,45 +64,14 @@ void add_ideal(Figure& figure, double power) {
   if (last > first) figure.series.push_back(std::move(ideal));
 }
 
-Figure figure_by_ranks(std::string id, std::string title, std::string y_label) {
+Figure figure_by_ranks(std::string id, std::string title, std::string y_label,
+                       bool y_logarithmic = true) {
   return {.id = std::move(id),
           .title = std::move(title),
           .x_label = "ranks",
           .y_label = std::move(y_label),
-          .x_logarithmic = true};
-}
-
-Figure throughput(const Study& study) {
-  auto figure = figure_by_ranks("scaling-throughput", "Throughput against ranks", "samples/s");
-  figure.y_logarithmic = true;
-  add_series(
-      figure, study, [](const auto& point) { return point.results.samples_per_second; },
-      [](const auto& point) { return point.results.samples_per_second_deviation; });
-  add_ideal(figure, 1);
-  return figure;
-}
-
-Figure efficiency(const Study& study) {
-  auto figure = figure_by_ranks("scaling-efficiency", "Efficiency against ranks", "efficiency, %");
-  add_series(
-      figure, study, [](const auto& point) { return 100 * point.efficiency; },
-      [](const auto& point) {
-        return 100 * point.efficiency * point.results.samples_per_second_deviation /
-               point.results.samples_per_second;
-      });
-  add_ideal(figure, 0);
-  return figure;
-}
-
-Figure epoch_time(const Study& study) {
-  auto figure = figure_by_ranks("scaling-epoch-time", "Time per epoch against ranks", "seconds");
-  figure.y_logarithmic = true;
-  add_series(
-      figure, study, [](const auto& point) { return point.results.epoch_seconds; },
-      [](const auto& point) { return point.results.epoch_seconds_deviation; });
-  // An epoch is the whole data set, however large the batches are.
-  add_ideal(figure, -1);
-  return figure;
+          .x_logarithmic = true,
+          .y_logarithmic = y_logarithmic};
 }
 
 // Memory of a study whose ranks share samples: saving it is why they do.
@@ -114,16 +83,9 @@ Figure memory(const Study& study) {
   add_series(
       figure, study,
       [&](const StudyPoint& point) { return point.results.peak_memory_bytes / mebibyte; }, nothing);
-  NamedLines kept;
-  for (const auto& point : study.points)
-    if (std::isfinite(point.kept_bytes))
-      kept.add("kept for backward, by formula", point.ranks, point.kept_bytes / mebibyte);
-  for (auto& series : kept.series()) {
-    series.colour = 2;
-    series.dashed = true;
-    figure.series.push_back(std::move(series));
-  }
-  figure.y_logarithmic = true;
+  add_series(figure, study, [&](const StudyPoint& point) { return point.kept_bytes / mebibyte; },
+             nothing,
+             {.name = "kept for backward, by formula", .colour = 2, .dashed = true, .marks = true});
   figure.note =
       "Measured: the most that rank 0's whole process has taken, the program and the parameters "
       "among it.";
@@ -169,9 +131,27 @@ void add_if_drawn(FigureGroup& group, Figure figure) {
 
 FigureGroup scaling(const Study& study) {
   FigureGroup group{"Scaling", {}};
-  add_if_drawn(group, throughput(study));
-  add_if_drawn(group, efficiency(study));
-  add_if_drawn(group, epoch_time(study));
+  const auto add = [&](Figure figure, double ideal_power, auto value, auto deviation) {
+    add_series(figure, study, value, deviation);
+    add_ideal(figure, ideal_power);
+    add_if_drawn(group, std::move(figure));
+  };
+  add(
+      figure_by_ranks("scaling-throughput", "Throughput against ranks", "samples/s"), 1,
+      [](const auto& point) { return point.results.samples_per_second; },
+      [](const auto& point) { return point.results.samples_per_second_deviation; });
+  add(
+      figure_by_ranks("scaling-efficiency", "Efficiency against ranks", "efficiency, %", false), 0,
+      [](const auto& point) { return 100 * point.efficiency; },
+      [](const auto& point) {
+        return 100 * point.efficiency * point.results.samples_per_second_deviation /
+               point.results.samples_per_second;
+      });
+  // An epoch is the whole data set, however large the batches are.
+  add(
+      figure_by_ranks("scaling-epoch-time", "Time per epoch against ranks", "seconds"), -1,
+      [](const auto& point) { return point.results.epoch_seconds; },
+      [](const auto& point) { return point.results.epoch_seconds_deviation; });
   add_if_drawn(group, step_time(study));
   add_if_drawn(group, memory(study));
   return group;
@@ -179,14 +159,13 @@ FigureGroup scaling(const Study& study) {
 
 FigureGroup large_batches(const Study& study) {
   FigureGroup group{"Large batches", {}};
-  const auto accuracy =
-      figure_by_ranks("scaling-accuracy", "Validation accuracy against ranks", "accuracy, %");
+  const auto accuracy = figure_by_ranks("scaling-accuracy", "Validation accuracy against ranks",
+                                        "accuracy, %", false);
   add_if_drawn(group, by_combination(study, accuracy, &StudyResults::val_accuracy, 100));
   // The same as errors: a logarithmic axis tells good ones apart beside bad ones.
-  auto error = figure_by_ranks("scaling-error", "Validation error against ranks", "error, %");
-  error.y_logarithmic = true;
+  const auto error = figure_by_ranks("scaling-error", "Validation error against ranks", "error, %");
   add_if_drawn(group, by_combination(study, error, &StudyResults::val_accuracy, -100, 100));
-  const auto loss = figure_by_ranks("scaling-loss", "Validation loss against ranks", "loss");
+  const auto loss = figure_by_ranks("scaling-loss", "Validation loss against ranks", "loss", false);
   add_if_drawn(group, by_combination(study, loss, &StudyResults::val_loss, 1));
   for (auto& figure : group.figures) {
     figure.note = study.scaling == "weak"

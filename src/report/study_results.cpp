@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/clock.h"
+#include "kolo/base/text.h"
 #include "kolo/train/observe/format.h"
 
 namespace kolo {
@@ -114,9 +115,9 @@ std::string note_of(const Study& study) {
         "taken; kept: samples and activations among it that a rank keeps for backward, by formula.";
   if (shares_cores(study))
     note += fmt::format(
-        " More than {} rank{} share this machine's cores: their efficiency says nothing of a "
+        " More than {} share this machine's cores: their efficiency says nothing of a "
         "larger one.",
-        study.cores, study.cores == 1 ? "" : "s");
+        counted(study.cores, "rank"));
   return note;
 }
 

@@ -12,20 +12,15 @@ namespace kolo {
 
 namespace {
 
-bool is_accuracy(const Sweep& sweep) {
-  return sweep.metric != "val_loss";
-}
+// Presentation of a sweep's metric.
+struct MetricView {
+  std::string quantity = "accuracy", words = "validation accuracy", axis = "accuracy, %";
+  double factor = 100;
+};
 
-std::string metric_words(const Sweep& sweep) {
-  return is_accuracy(sweep) ? "validation accuracy" : "validation loss";
-}
-
-std::string metric_axis(const Sweep& sweep) {
-  return is_accuracy(sweep) ? "accuracy, %" : "loss";
-}
-
-double shown(const Sweep& sweep, double value) {
-  return is_accuracy(sweep) ? 100 * value : value;
+MetricView view_of(const Sweep& sweep) {
+  if (sweep.metric != "val_loss") return {};
+  return {.quantity = "loss", .words = "validation loss", .axis = "loss", .factor = 1};
 }
 
 // One curve of a run against epochs, without the validation before training.
@@ -70,18 +65,18 @@ Figure curves(const Sweep& sweep, std::span<const RunRecord> runs, Figure figure
 }
 
 FigureGroup curves_of_trials(const Sweep& sweep, std::span<const RunRecord> runs) {
+  const auto view = view_of(sweep);
   FigureGroup group{"Trials", {}};
   Figure metric{.id = "sweep-metric",
-                .title = fmt::format("Trials: {}", metric_words(sweep)),
+                .title = fmt::format("Trials: {}", view.words),
                 .x_label = "epoch",
-                .y_label = metric_axis(sweep)};
+                .y_label = view.axis};
   Figure loss{.id = "sweep-training-loss",
               .title = "Trials: training loss",
               .x_label = "epoch",
               .y_label = "loss",
               .y_logarithmic = true};
-  for (auto& figure : {curves(sweep, runs, metric, is_accuracy(sweep) ? "accuracy" : "loss",
-                              "validation", is_accuracy(sweep) ? 100 : 1),
+  for (auto& figure : {curves(sweep, runs, metric, view.quantity, "validation", view.factor),
                        curves(sweep, runs, loss, "loss", "training", 1)})
     if (!figure.series.empty()) group.figures.push_back(figure);
   return group;
@@ -112,6 +107,7 @@ struct KeyPoint {
 };
 
 std::vector<KeyPoint> points_of_key(const Sweep& sweep, std::size_t key) {
+  const double factor = view_of(sweep).factor;
   std::vector<KeyPoint> points;
   double best = not_measured;
   for (const auto& group : groups_by_seed(sweep)) {
@@ -119,8 +115,8 @@ std::vector<KeyPoint> points_of_key(const Sweep& sweep, std::size_t key) {
     if (!std::isfinite(group.mean) || key >= trial.settings.size()) continue;
     points.push_back({.text = key_and_value(trial.settings[key]).second,
                       .others = other_settings(sweep, trial, key),
-                      .y = shown(sweep, group.mean),
-                      .spread = shown(sweep, group.deviation)});
+                      .y = factor * group.mean,
+                      .spread = factor * group.deviation});
     if (is_better(sweep.metric, points.back().y, best)) best = points.back().y;
   }
   for (auto& point : points) point.is_best = point.y == best;
@@ -181,10 +177,11 @@ std::optional<Figure> against_key(const Sweep& sweep, std::size_t key) {
   auto points = points_of_key(sweep, key);
   if (points.empty() || is_seed(setting)) return std::nullopt;
   const auto name = names_in_words(sweep.trials.front().settings)[key];
+  const auto view = view_of(sweep);
   Figure figure{.id = fmt::format("sweep-key-{}", key + 1),
-                .title = fmt::format("Best {} against {}", metric_words(sweep), name),
+                .title = fmt::format("Best {} against {}", view.words, name),
                 .x_label = name,
-                .y_label = metric_axis(sweep),
+                .y_label = view.axis,
                 .categories = place_on_axis(points)};
   const double low = points.front().x, high = points.back().x;
   if (low == high) return std::nullopt;

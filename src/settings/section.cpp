@@ -52,13 +52,6 @@ std::string greatest_text(const NumberRule& rule) {
 
 }  // namespace
 
-std::string lower_case(std::string text) {
-  for (char& letter : text) {
-    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  }
-  return text;
-}
-
 void refuse(const ConfigValue& value, std::string_view path, std::string_view reason) {
   throw InputError(fmt::format("{}: {}{}{}", value.place, path, path.empty() ? "" : ": ", reason));
 }

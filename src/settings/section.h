@@ -62,8 +62,6 @@ template <ConfigStruct T>
 // The keys of the mapping that the settings are in: "training" of "training.batch_size", once.
 [[nodiscard]] std::vector<std::string> keys_of(const KnownSettings& settings);
 
-[[nodiscard]] std::string lower_case(std::string text);
-
 // Treatment of keys that only other choices have. A user's file has them by mistake; a run's own
 // record may have them from an earlier version, so there only those of the command line are
 // refused.

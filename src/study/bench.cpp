@@ -36,15 +36,11 @@ struct PreparedBench {
   std::unique_ptr<FlatOptimizer> optimizer;
 };
 
-// Steps on one batch need no data, but samples of its shape.
-bool needs_data(const BenchRequest& request) {
-  return request.modes != std::vector{BenchMode::synthetic};
-}
-
 Datasets datasets_of(const BenchRequest& request, const RunConfig& config, std::int64_t batch,
                      bool is_root) {
-  const bool has_own = static_cast<bool>(request.parts.datasets);
-  if (!needs_data(request) && !has_own) return make_synthetic_datasets(config, batch);
+  // Steps on one batch need no data, but samples of its shape.
+  if (request.modes == std::vector{BenchMode::synthetic} && !request.parts.datasets)
+    return make_synthetic_datasets(config, batch);
   return make_datasets(config, request.parts, {.looks_at_files = is_root, .loads_later = true});
 }
 
@@ -276,7 +272,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
     report.profile->data_wait_seconds = data_wait_of_step(report);
   }
   if (bar) bar->clear();
-  if (request.collectives && size > 1)
+  if (request.profile && size > 1)
     report.collectives = measure_collectives(
         communicator, trainer ? trainer->device() : start_device(config.device, communicator));
   return report;

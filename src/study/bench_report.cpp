@@ -111,10 +111,6 @@ std::int64_t bytes_by_formula(const BenchReport& report, std::int64_t SpatialTot
   return checked_multiply(checked_multiply(most.*elements, bytes), report.setup.batch_size);
 }
 
-double seconds_of_step(const BenchMeasurement& measurement, std::int64_t steps) {
-  return mean_and_deviation(milliseconds_per_step(measurement, steps)).mean / 1e3;
-}
-
 std::string halo_lines(const BenchReport& report) {
   if (!report.sample_cut) return {};
   const auto& cut = *report.sample_cut;
@@ -124,21 +120,14 @@ std::string halo_lines(const BenchReport& report) {
   for (const auto& measurement : report.measurements) {
     if (measurement.halos.empty() || measurement.mode == BenchMode::io) continue;
     const auto most = most_of(measurement.halos);
+    const auto steps = mean_and_deviation(milliseconds_per_step(measurement, report.setup.steps));
     text += fmt::format(
         "halos, {}: per rank and step {} sent in {:g} messages, {:.3f} ms from asking until they "
         "are there ({})\n",
         name_of(measurement.mode), bytes_text(most.bytes), most.messages, 1e3 * most.seconds,
-        percent(most.seconds / seconds_of_step(measurement, report.setup.steps)));
+        percent(1e3 * most.seconds / steps.mean));
   }
   return text;
-}
-
-// Line on the memory kept for backward, besides parameters, gradients and optimizer state.
-std::string kept_line(const BenchReport& report) {
-  if (!report.sample_cut) return {};
-  const auto kept = bytes_by_formula(report, &SpatialTotals::kept_elements);
-  return fmt::format("of it kept per rank for backward, by formula: {}\n",
-                     format_bytes(static_cast<std::uint64_t>(kept)));
 }
 
 Json json_of(const HaloUse& use) {
@@ -200,12 +189,6 @@ std::string table_of(const char* what, std::span<const CollectiveMeasurement::Po
     text += fmt::format("{:<13}  {:>12}  {:>12}\n", bytes_text(point.bytes),
                         milliseconds(point.seconds), bytes_text(point.bytes / point.seconds));
   return text + "\n";
-}
-
-std::string text_of(const CollectiveMeasurement& collectives) {
-  auto text = table_of("all-reduce of", collectives.points);
-  if (!collectives.messages.empty()) text += table_of("message of", collectives.messages);
-  return text;
 }
 
 Json json_of(const BenchMeasurement& measurement, std::int64_t steps) {
@@ -308,15 +291,15 @@ std::optional<BenchVerdict> verdict_of(const BenchReport& report) {
 std::string to_text(const BenchReport& report) {
   const auto& setup = report.setup;
   std::string text = fmt::format(
-      "{}: {} on {}, {} rank{} of {} thread{}, batch {} per {}, {}\n"
-      "{} trial{} of {} steps after {} of warm-up\n\n"
+      "{}: {} on {}, {} of {}, batch {} per {}, {}\n"
+      "{} of {} steps after {} of warm-up\n\n"
       "{:<9}  {:>9}  {:>17}  {:>11}  {}\n",
-      setup.configuration, setup.model, setup.data, setup.ranks, setup.ranks == 1 ? "" : "s",
-      setup.threads, setup.threads == 1 ? "" : "s", setup.batch_size,
+      setup.configuration, setup.model, setup.data, counted(setup.ranks, "rank"),
+      counted(setup.threads, "thread"), setup.batch_size,
       setup.ranks_per_replica == 1 ? "rank"
                                    : fmt::format("replica of {} ranks", setup.ranks_per_replica),
-      setup.precision, setup.trials, setup.trials == 1 ? "" : "s", setup.steps, setup.warmup, "",
-      "samples/s", "middle half", "ms per step", "samples/s by rank");
+      setup.precision, counted(setup.trials, "trial"), setup.steps, setup.warmup, "", "samples/s",
+      "middle half", "ms per step", "samples/s by rank");
   for (const auto& measurement : report.measurements) text += line_of(measurement, setup.steps);
   text += fmt::format("\n{}", noise_line(report));
   if (const auto* const full = find(report, BenchMode::full)) {
@@ -327,10 +310,18 @@ std::string to_text(const BenchReport& report) {
   }
   text += pipeline_line(report);
   if (report.profile) text += text_of(*report.profile);
-  if (report.collectives) text += text_of(*report.collectives);
+  if (const auto& collectives = report.collectives) {
+    text += table_of("all-reduce of", collectives->points);
+    if (!collectives->messages.empty()) text += table_of("message of", collectives->messages);
+  }
   text += halo_lines(report);
   text += fmt::format("peak memory by rank: {}\n", by_rank(report.peak_bytes, bytes_text));
-  text += kept_line(report) + device_memory_line(report);
+  if (report.sample_cut) {  // besides parameters, gradients and optimizer state
+    const auto kept = bytes_by_formula(report, &SpatialTotals::kept_elements);
+    text += fmt::format("of it kept per rank for backward, by formula: {}\n",
+                        bytes_text(static_cast<double>(kept)));
+  }
+  text += device_memory_line(report);
   if (const auto verdict = verdict_of(report))
     text += fmt::format("bound by {}: {}\n", verdict->by, verdict->why);
   return text;

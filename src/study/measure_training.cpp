@@ -58,6 +58,10 @@ std::vector<BenchTrial> measure(const Communicator& communicator, const BenchPla
   return trials;
 }
 
+bool is_halo(const CollectiveCall& call) {
+  return is_transfer(call.collective) && call.name == "halo";
+}
+
 }  // namespace
 
 Batch first_batch(Loader& loader) {
@@ -105,14 +109,6 @@ std::vector<BenchTrial> measure_training(const Communicator& communicator, Train
         if (!first) trial.data_seconds = waiting.seconds();
       });
 }
-
-namespace {
-
-bool is_halo(const CollectiveCall& call) {
-  return is_transfer(call.collective) && call.name == "halo";
-}
-
-}  // namespace
 
 void HaloCounter::on_submit(const CollectiveCall& call) noexcept {
   if (!is_halo(call)) return;

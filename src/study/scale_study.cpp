@@ -1,6 +1,7 @@
 #include "kolo/study/scale_study.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -23,16 +24,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Tells whether two points are the same run; other members say what has become of it.
-bool is_same_point(const StudyPoint& one, const StudyPoint& other) {
-  return one.ranks == other.ranks && one.lr_scaling == other.lr_scaling &&
-         one.warmup_epochs == other.warmup_epochs && one.spatial == other.spatial;
+// Members that tell a run from others; the rest says what has become of it.
+auto identity_of(const StudyPoint& point) {
+  return std::tuple(point.ranks, point.lr_scaling, point.warmup_epochs, point.spatial);
 }
 
-const StudyPoint* find(const Study& study, const StudyPoint& wanted) {
-  const auto found = std::ranges::find_if(
-      study.points, [&](const StudyPoint& point) { return is_same_point(point, wanted); });
-  return found == study.points.end() ? nullptr : &*found;
+std::string homework_metrics(const History& history) {
+  std::string text;
+  for (const auto& epoch : history.epochs()) {
+    if (epoch.epoch == 0) continue;
+    text += fmt::format("{:.8e} {:.8e} {:.8e} {:.8e} {:.8e}\n", epoch.accuracy, epoch.loss,
+                        epoch.val_accuracy, epoch.val_loss, epoch.seconds);
+  }
+  return text;
 }
 
 }  // namespace
@@ -85,8 +89,8 @@ Study StudyFolder::merged(const Study& planned, const std::string& configuration
       read_text_file(config()) != configuration)
     refuse("it was made with other settings, or the configuration has changed since");
   for (const StudyPoint& point : planned.points) {
-    const StudyPoint* const same = find(merged, point);
-    if (same == nullptr)
+    const auto same = std::ranges::find(merged.points, identity_of(point), identity_of);
+    if (same == merged.points.end())
       merged.points.push_back(point);
     else if (same->batch_size != point.batch_size)
       refuse(fmt::format("its run on {} ranks has batches of {} per rank, not {}", point.ranks,
@@ -113,20 +117,6 @@ void StudyFolder::write(Study& study) const {
   fill_in_efficiency(study);
   study.write(file());
 }
-
-namespace {
-
-std::string homework_metrics(const History& history) {
-  std::string text;
-  for (const auto& epoch : history.epochs()) {
-    if (epoch.epoch == 0) continue;
-    text += fmt::format("{:.8e} {:.8e} {:.8e} {:.8e} {:.8e}\n", epoch.accuracy, epoch.loss,
-                        epoch.val_accuracy, epoch.val_loss, epoch.seconds);
-  }
-  return text;
-}
-
-}  // namespace
 
 void StudyFolder::write_report() const {
   for (const auto& point : Study::read(file()).points) {

@@ -96,8 +96,8 @@ struct SweepFolder : ResultsFolder {
 
   // Reads the histories of the trials' runs.
   void collect(Sweep& sweep) const;
-  // Reads that of one trial. False: it has not begun.
-  bool collect(Trial& trial, const std::string& metric) const;
+  // Reads that of one trial, if it has begun.
+  void collect(Trial& trial, const std::string& metric) const;
 };
 
 // Settings that all trials are run with.

@@ -1,23 +1,18 @@
 #include "kolo/study/scale_study.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
 
 namespace kolo {
 
 namespace {
-
-template <typename T>
-std::vector<T> sorted_without_repeats(std::vector<T> values) {
-  std::ranges::sort(values);
-  values.erase(std::unique(values.begin(), values.end()), values.end());
-  return values;
-}
 
 void check(const ScaleRequest& request) {
   if (request.ranks.empty())
@@ -28,11 +23,6 @@ void check(const ScaleRequest& request) {
   for (const double epochs : request.warmup_epochs)
     if (!(epochs >= 0))
       throw InputError(fmt::format("--warmup: {} epochs; the least is 0", epochs));
-}
-
-// Number of replicas: ranks, or one of all ranks where they share samples.
-int replicas_of(const StudyPoint& point) {
-  return point.spatial.empty() ? point.ranks : 1;
 }
 
 // Samples of a rank in a step: fixed per rank (weak scaling) or as a share of all (strong).
@@ -51,7 +41,8 @@ bool is_unscaled(const RunConfig& base, const StudyPoint& point) {
   TrainingConfig training = base.training;
   training.batch_size = point.batch_size;
   training.global_batch_size.reset();
-  return batch_ratio_of(training, replicas_of(point)) == 1;
+  const int replicas = point.spatial.empty() ? point.ranks : 1;
+  return batch_ratio_of(training, replicas) == 1;
 }
 
 // Folder of a point's run, named after what distinguishes it from others. Where the rate is not
@@ -81,18 +72,15 @@ std::string nearest_that_can(const SharedSamples& samples, int ranks) {
   return more <= most ? fmt::format("{} or {}", fewer, more) : fmt::format("{}", fewer);
 }
 
-// The first of spatial_plans() for so many ranks.
-SpatialNetworkPlan best_cut(const SharedSamples& samples, int ranks) {
-  auto plans = spatial_plans(samples.layers, samples.lengths, ranks);
-  if (!plans.empty()) return std::move(plans.front());
-  throw InputError(fmt::format("kolo scale: {} ranks can't share samples of [{}]; {} can", ranks,
-                               fmt::join(samples.lengths, ", "), nearest_that_can(samples, ranks)));
-}
-
 void share_samples(const SharedSamples& samples, StudyPoint& point) {
-  const auto plan = best_cut(samples, point.ranks);
-  point.spatial = plan.shape;
-  point.kept_bytes = static_cast<double>(most_spatial_totals(plan).kept_elements) * sizeof(float) *
+  const auto plans = spatial_plans(samples.layers, samples.lengths, point.ranks);
+  if (plans.empty())
+    throw InputError(fmt::format("kolo scale: {} ranks can't share samples of [{}]; {} can",
+                                 point.ranks, fmt::join(samples.lengths, ", "),
+                                 nearest_that_can(samples, point.ranks)));
+  const auto& best = plans.front();
+  point.spatial = best.shape;
+  point.kept_bytes = static_cast<double>(most_spatial_totals(best).kept_elements) * sizeof(float) *
                      static_cast<double>(point.batch_size);
 }
 
@@ -100,7 +88,8 @@ void share_samples(const SharedSamples& samples, StudyPoint& point) {
 
 Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
   check(request);
-  const auto ranks = sorted_without_repeats(request.ranks);
+  const std::set<int> ranks(request.ranks.begin(), request.ranks.end());
+  const int fewest = *ranks.begin();
   RunConfig base = configured;
   const auto file = request.config.file.stem().string();
   const auto chosen = request.config.name ? " " + *request.config.name : std::string();
@@ -113,14 +102,14 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
   study.cores = request.cores;
   if (base.device.intra_threads == 0) study.threads = request.threads;
   if (request.strong && !request.shared && !base.training.base_batch_size) {
-    base.training.base_batch_size = kolo::batch_size_of(base.training, ranks.front());
+    base.training.base_batch_size = kolo::batch_size_of(base.training, fewest);
     study.settings.push_back(
         fmt::format("training.base_batch_size={}", *base.training.base_batch_size));
   }
 
   auto scalings = request.lr_scalings;
   if (scalings.empty()) scalings = {base.optimizer.lr_scaling};
-  auto warmups = sorted_without_repeats(request.warmup_epochs);
+  std::set<double> warmups(request.warmup_epochs.begin(), request.warmup_epochs.end());
   if (warmups.empty()) warmups = {base.training.lr_warmup_epochs};
   for (const int count : ranks) {
     for (const auto scaling : scalings) {
@@ -129,7 +118,7 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
         point.ranks = count;
         if (request.ranks_per_node > 0)
           point.nodes = (count + request.ranks_per_node - 1) / request.ranks_per_node;
-        point.batch_size = batch_size_of(request, base.training, ranks.front(), count);
+        point.batch_size = batch_size_of(request, base.training, fewest, count);
         if (request.shared) share_samples(*request.shared, point);
         point.lr_scaling = name_of(scaling);
         point.warmup_epochs = warmup;
@@ -160,8 +149,8 @@ std::string describe(const StudyPoint& point) {
   const auto batch = point.spatial.empty() ? fmt::format("batch {} per rank", point.batch_size)
                                            : fmt::format("samples cut as {}, batch {}",
                                                          cut_of(point), point.batch_size);
-  return fmt::format("{} rank{}, {}, learning rate scaling {}, {} warm-up epoch{}", point.ranks,
-                     point.ranks == 1 ? "" : "s", batch, point.lr_scaling, point.warmup_epochs,
+  return fmt::format("{}, {}, learning rate scaling {}, {} warm-up epoch{}",
+                     counted(point.ranks, "rank"), batch, point.lr_scaling, point.warmup_epochs,
                      point.warmup_epochs == 1 ? "" : "s");
 }
 

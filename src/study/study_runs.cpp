@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/study/scale_study.h"
@@ -95,8 +94,8 @@ bool run_points(const ScaleRequest& request, const StudyFolder& folder, Study& s
     folder.write(study);
     for (const StudyPoint& done : study.points) {
       if (done.folder != point.folder || done.state != StudyPointState::done) continue;
-      request.say(fmt::format("==> {} rank{}: {}", done.ranks, done.ranks == 1 ? "" : "s",
-                              result_line(done.results)));
+      request.say(
+          fmt::format("==> {}: {}", counted(done.ranks, "rank"), result_line(done.results)));
       break;
     }
   }

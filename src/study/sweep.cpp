@@ -12,6 +12,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
+#include "kolo/base/text.h"
 #include "kolo/nn/loss.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/run/launch_ranks.h"
@@ -106,12 +107,6 @@ TrialEpochs check_trials(const SweepRequest& request, const SweepFolder& folder,
   return epochs;
 }
 
-void require_metric_name(const std::string& metric) {
-  if (!metric.empty() && metric != "val_accuracy" && metric != "val_loss")
-    throw InputError(
-        fmt::format("--metric: \"{}\" is not known; it can be val_accuracy, val_loss", metric));
-}
-
 // GPUs of this machine, as CUDA_VISIBLE_DEVICES names them.
 std::vector<std::string> visible_gpus(const RunConfig& config) {
   if (!wants_gpu(config.device)) return {};
@@ -125,15 +120,6 @@ std::vector<std::string> visible_gpus(const RunConfig& config) {
   return names;
 }
 
-void require_target(double target, const std::string& metric) {
-  if (metric == "val_accuracy" && target > 1) {
-    throw InputError(fmt::format(
-        "--target: an accuracy is a number from 0 to 1, got {}; 94.9 % is 0.949, and a loss has "
-        "--metric val_loss",
-        target));
-  }
-}
-
 Sweep plan_sweep(const SweepRequest& request, const SweepSpace& space) {
   Sweep sweep;
   const auto chosen = request.config.name ? " " + *request.config.name : std::string();
@@ -142,15 +128,12 @@ Sweep plan_sweep(const SweepRequest& request, const SweepSpace& space) {
   for (const auto& key : space.keys) sweep.space.push_back(key.text);
   sweep.settings = space.settings;
   sweep.random = request.random;
-  if (request.random > 0) sweep.seed = request.seed;
   sweep.ranks = request.places.ranks;
   sweep.target = request.target.value_or(not_measured);
   for (auto& settings :
-       request.random > 0 ? random_trials(space, request.seed, request.random) : grid_of(space)) {
-    Trial trial;
-    trial.number = narrow<int>(sweep.trials.size()) + 1;
-    trial.settings = std::move(settings);
-    sweep.trials.push_back(std::move(trial));
+       request.random > 0 ? random_trials(space, sweep.seed, request.random) : grid_of(space)) {
+    const int number = narrow<int>(sweep.trials.size()) + 1;
+    sweep.trials.push_back({.number = number, .settings = std::move(settings)});
   }
   return sweep;
 }
@@ -177,7 +160,10 @@ struct PreparedSweep {
 
 PreparedSweep prepare(SweepRequest request) {
   require_no_launcher("kolo sweep");
-  require_metric_name(request.metric);
+  const auto& metric = request.metric;
+  if (!metric.empty() && metric != "val_accuracy" && metric != "val_loss")
+    throw InputError(
+        fmt::format("--metric: \"{}\" is not known; it can be val_accuracy, val_loss", metric));
   if (request.program.empty()) request.program = own_program();
   const auto space = parse_sweep_space(request.config.overrides);
   const auto base = load_run_config(source_of(request, space.settings), request.parts.models);
@@ -198,7 +184,11 @@ PreparedSweep prepare(SweepRequest request) {
                       .threads = std::max(sweep.threads, base.device.intra_threads)},
                      setting.machine);
   const auto epochs = check_trials(request, folder, sweep);
-  require_target(sweep.target, sweep.metric);
+  if (sweep.metric == "val_accuracy" && sweep.target > 1)
+    throw InputError(fmt::format(
+        "--target: an accuracy is a number from 0 to 1, got {}; 94.9 % is 0.949, and a loss has "
+        "--metric val_loss",
+        sweep.target));
   sweep = folder.merged(sweep, configuration);
   name_trials(sweep);
   for (const auto& trial : sweep.trials) setting.epochs.push_back(epochs.at(trial.settings));
@@ -238,10 +228,10 @@ FinishedSweep run_sweep(SweepRequest request) {
   folder.collect(sweep);
   sweep.write(folder.file());
   const auto to_do = std::ranges::count_if(sweep.trials, is_to_do);
-  setting.request.say(fmt::format(
-      "{} trial{}, {} to do, {} at once on {} rank{} each; results in {}", sweep.trials.size(),
-      sweep.trials.size() == 1 ? "" : "s", to_do, setting.places.size(), sweep.ranks,
-      sweep.ranks == 1 ? "" : "s", folder.path.string()));
+  setting.request.say(fmt::format("{}, {} to do, {} at once on {} each; results in {}",
+                                  counted(std::ssize(sweep.trials), "trial"), to_do,
+                                  setting.places.size(), counted(sweep.ranks, "rank"),
+                                  folder.path.string()));
   finished.was_stopped = run_trials(setting, folder, sweep);
   folder.write_page();
   return finished;

@@ -69,10 +69,8 @@ Sweep SweepFolder::merged(const Sweep& planned, const std::string& configuration
     refuse("the configuration has changed since it was begun");
   for (auto& trial : merged.trials)
     if (trial.state == TrialState::running) trial.state = TrialState::stopped;
-  for (const auto& trial : planned.trials) {
-    if (is_there(merged, trial)) continue;
-    merged.trials.push_back(trial);
-  }
+  for (const auto& trial : planned.trials)
+    if (!is_there(merged, trial)) merged.trials.push_back(trial);
   merged.space = planned.space;
   merged.random = planned.random;
   merged.metric = planned.metric;
@@ -80,16 +78,14 @@ Sweep SweepFolder::merged(const Sweep& planned, const std::string& configuration
   return merged;
 }
 
-bool SweepFolder::collect(Trial& trial, const std::string& metric) const {
-  const auto folder = run(trial);
-  if (!fs::exists(folder.history())) return false;
-  note_results(trial, History::read(folder.history()), metric);
-  return true;
+void SweepFolder::collect(Trial& trial, const std::string& metric) const {
+  const auto history = run(trial).history();
+  if (fs::exists(history)) note_results(trial, History::read(history), metric);
 }
 
 void SweepFolder::collect(Sweep& sweep) const {
   for (auto& trial : sweep.trials)
-    if (trial.state != TrialState::failed) (void)collect(trial, sweep.metric);
+    if (trial.state != TrialState::failed) collect(trial, sweep.metric);
 }
 
 namespace {
@@ -112,7 +108,7 @@ double seconds_left(const TrialSetting& setting, const Sweep& sweep) {
 
 std::string describe_result(const Sweep& sweep, const Trial& trial) {
   if (trial.state == TrialState::failed) return fmt::format("failed with {}", trial.problem);
-  const auto epochs = fmt::format("{} epoch{}", trial.epochs, trial.epochs == 1 ? "" : "s");
+  const auto epochs = counted(trial.epochs, "epoch");
   if (trial.state == TrialState::stopped) return fmt::format("stopped after {}", epochs);
   const auto value = format_metric(sweep.metric, trial.best);
   if (value.empty()) return fmt::format("no {} in {}", sweep.metric, epochs);

@@ -79,11 +79,10 @@ void read_list(SweptKey& key, std::string_view value) {
         }))
       refuse_space(key.text, "a value is empty; write values with commas between them: a,b,c");
     if (words.size() != key.keys.size())
-      refuse_space(
-          key.text,
-          fmt::format("{} keys vary together, but {} has {} value{}; write one for each, "
-                      "with colons between them",
-                      key.keys.size(), quote(item), words.size(), words.size() == 1 ? "" : "s"));
+      refuse_space(key.text,
+                   fmt::format("{} keys vary together, but {} has {}; write one for each, "
+                               "with colons between them",
+                               key.keys.size(), quote(item), counted(std::ssize(words), "value")));
     if (!seen.insert(item).second)
       refuse_space(key.text, fmt::format("{} is there twice", quote(item)));
     key.values.push_back(words);
@@ -142,15 +141,10 @@ namespace {
 
 constexpr std::size_t most_trials = 1'000'000;
 
-std::vector<std::string> settings_at(const SweptKey& key, std::size_t value) {
-  std::vector<std::string> settings;
+// Adds the settings of one value of a list.
+void add_value(const SweptKey& key, std::size_t value, std::vector<std::string>& settings) {
   for (std::size_t i = 0; i < key.keys.size(); ++i)
     settings.push_back(fmt::format("{}={}", key.keys[i], key.values[value][i]));
-  return settings;
-}
-
-void append_all(std::vector<std::string>& list, const std::vector<std::string>& more) {
-  list.insert(list.end(), more.begin(), more.end());
 }
 
 }  // namespace
@@ -170,24 +164,17 @@ std::vector<std::vector<std::string>> grid_of(const SweepSpace& space) {
   }
   std::vector<std::vector<std::string>> trials;
   for (std::size_t number = 0; number < count; ++number) {
-    std::vector<std::vector<std::string>> parts;
-    std::size_t rest = number;
-    for (auto key = space.keys.rbegin(); key != space.keys.rend(); ++key) {
-      parts.push_back(settings_at(*key, rest % key->values.size()));
-      rest /= key->values.size();
-    }
     auto& settings = trials.emplace_back();
-    for (auto part = parts.rbegin(); part != parts.rend(); ++part) append_all(settings, *part);
+    std::size_t alike = count;  // trials in a row with the same values of the keys so far
+    for (const auto& key : space.keys) {
+      alike /= key.values.size();
+      add_value(key, number / alike % key.values.size(), settings);
+    }
   }
   return trials;
 }
 
 namespace {
-
-// Uniform in [0, 1), with 53 bits.
-double uniform(CounterRandom& random) {
-  return static_cast<double>(random.next64() >> 11) * 0x1p-53;
-}
 
 // Text of a number that is drawn: few digits, and never beyond the ends.
 std::string draw_number(const SweptKey& key, CounterRandom& random) {
@@ -196,7 +183,8 @@ std::string draw_number(const SweptKey& key, CounterRandom& random) {
   const double high = key.is_whole ? key.high + 1 : key.high;
   const double from = is_log ? std::log(key.low) : key.low;
   const double to = is_log ? std::log(high) : high;
-  const double drawn = from + uniform(random) * (to - from);
+  const double place = static_cast<double>(random.next64() >> 11) * 0x1p-53;  // in [0, 1)
+  const double drawn = from + place * (to - from);
   const double value = is_log ? std::exp(drawn) : drawn;
   if (key.is_whole)
     return fmt::format("{}",
@@ -214,8 +202,7 @@ std::vector<std::string> draw_trial(const SweepSpace& space, CounterRandom& rand
       settings.push_back(fmt::format("{}={}", key.keys.front(), draw_number(key, random)));
       continue;
     }
-    const auto value = random.below(narrow<std::uint32_t>(key.values.size()));
-    append_all(settings, settings_at(key, value));
+    add_value(key, random.below(narrow<std::uint32_t>(key.values.size())), settings);
   }
   return settings;
 }

@@ -151,26 +151,22 @@ class TrialRunner {
 
   std::vector<std::size_t> take_ended() {
     std::vector<std::size_t> ended;
-    for (auto running = running_.begin(); running != running_.end();) {
-      const auto status = running->child.ended();
-      if (!status) {
-        ++running;
-        continue;
-      }
-      auto& trial = sweep_.trials[running->trial];
-      trial.seconds += running->watch.seconds();
-      note_end(running->trial, *status);
-      ended.push_back(running->trial);
-      free_.insert(running->place);
-      running = running_.erase(running);
-    }
+    std::erase_if(running_, [&](Running& running) {
+      const auto status = running.child.ended();
+      if (!status) return false;
+      sweep_.trials[running.trial].seconds += running.watch.seconds();
+      note_end(running.trial, *status);
+      ended.push_back(running.trial);
+      free_.insert(running.place);
+      return true;
+    });
     return ended;
   }
 
   void note_end(std::size_t number, int status) {
     auto& trial = sweep_.trials[number];
     try {
-      (void)folder_.collect(trial, sweep_.metric);
+      folder_.collect(trial, sweep_.metric);
     } catch (const Error& error) {
       return note_failure(trial, error.what());
     }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -20,11 +21,11 @@ int number_in(const MachineFacts& machine, const char* name) {
 int count_of(const PlaceOptions& options, int comfortable, int most, std::string_view of_what) {
   if (options.at_once == 0) return std::max(1, comfortable);
   if (options.at_once <= std::max(1, most) || options.oversubscribe) return options.at_once;
-  throw InputError(fmt::format(
-      "--trials-at-once {}: {} give room for {} trial{} of {} rank{} at once; ask for at most so "
-      "many, or add --oversubscribe to have trials share them (slow)",
-      options.at_once, of_what, std::max(1, most), most > 1 ? "s" : "", options.ranks,
-      options.ranks == 1 ? "" : "s"));
+  throw InputError(
+      fmt::format("--trials-at-once {}: {} give room for {} of {} at once; ask for at most so "
+                  "many, or add --oversubscribe to have trials share them (slow)",
+                  options.at_once, of_what, counted(std::max(1, most), "trial"),
+                  counted(options.ranks, "rank")));
 }
 
 // Equal parts without the remainder: trials with more processors could not be compared.
@@ -38,9 +39,8 @@ std::vector<std::vector<T>> equal_parts(const std::vector<T>& all, int count) {
 }
 
 std::vector<int> flat(const std::vector<std::vector<int>>& lists) {
-  std::vector<int> all;
-  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
-  return all;
+  const auto all = lists | std::views::join;
+  return {all.begin(), all.end()};
 }
 
 // Binds trials to whole cores, else to hardware threads; leaves them unbound if there are too few.

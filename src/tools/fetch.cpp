@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <initializer_list>
+#include <set>
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -99,23 +99,15 @@ ProgramEnd run_curl(const std::string& url, const fs::path& part, std::int64_t b
                   url, reason));
 }
 
-bool is_one_of(int status, std::initializer_list<int> known) {
-  return std::ranges::find(known, status) != known.end();
-}
-
 // Tells whether the connection broke, so that another try may succeed.
 bool may_pass(int status) {
-  return is_one_of(status, {16, 18, 28, 52, 55, 56, 92});
+  return std::set{16, 18, 28, 52, 55, 56, 92}.contains(status);
 }
 
 // Tells whether the server can't continue in the middle: it knows no ranges, sends the whole file,
 // or has less than is here already, which curl takes for success.
 bool refuses_range(int status) {
-  return is_one_of(status, {0, 33, 36, 63});
-}
-
-void say(const FetchOptions& options, const std::string& text) {
-  if (options.notice) options.notice(text);
+  return std::set{0, 33, 36, 63}.contains(status);
 }
 
 // Downloads the rest of the file; resumes after a cut connection as long as more comes. Returns the
@@ -131,7 +123,7 @@ std::int64_t download(const std::string& url, const fs::path& part, std::int64_t
     received += std::max<std::int64_t>(0, now - before);
     if (end.status == 0 && now == bytes) break;
     if (may_pass(end.status) && now > before) {
-      say(options, fmt::format("{}; going on", end.output));
+      options.notice(fmt::format("{}; going on", end.output));
       continue;
     }
     const bool begins_anew = before > 0 && refuses_range(end.status);
@@ -150,7 +142,7 @@ std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
   const auto whole = options.folder / file.name;
   if (size_of(whole) == file.bytes) return 0;
   const fs::path part = whole.string() + ".part";
-  say(options, fmt::format("{}:", file.name));
+  options.notice(fmt::format("{}:", file.name));
   const auto received = download(url, part, file.bytes, options);
   if (const auto sum = md5_of_file(part); sum != file.md5) {
     fs::remove(part);
@@ -246,8 +238,8 @@ RemoteDataset remote_dataset(std::string_view name) {
 }
 
 FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& options) {
-  FetchResult result{.folder = options.folder / dataset.archive_folder};
-  if (dataset.archive_folder.empty()) result.folder = options.folder;
+  FetchResult result{.folder = options.folder};
+  if (!dataset.archive_folder.empty()) result.folder /= dataset.archive_folder;
   result.was_there = is_complete(dataset, options.folder);
   if (result.was_there) return result;
   std::error_code error;
@@ -259,9 +251,9 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
   try {
     std::exception_ptr problem;
     {
-      const FolderLock lock(options.folder, {.name = ".fetch.lock",
-                                             .wait = std::chrono::hours(24),
-                                             .say = [&](const auto& text) { say(options, text); }});
+      const FolderLock lock(
+          options.folder,
+          {.name = ".fetch.lock", .wait = std::chrono::hours(24), .say = options.notice});
       try {
         fetch_files(dataset, options, result);
       } catch (...) {  // out of the lock's scope, which would keep its file for an exception

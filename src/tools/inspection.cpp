@@ -33,6 +33,7 @@ using InspectionJson = nlohmann::ordered_json;
 
 // Range and mean of numbers, added one by one.
 struct Range {
+  std::string name = {};  // of a channel
   double least = std::numeric_limits<double>::infinity();
   double most = -std::numeric_limits<double>::infinity();
   double sum = 0;                          // of the finite ones
@@ -51,19 +52,13 @@ struct Range {
     ++count;
   }
 };
-using Ranges = std::vector<std::pair<std::string, Range>>;  // by channel
-
-Ranges ranges_named(std::initializer_list<const char*> names) {
-  Ranges ranges;
-  for (const auto* const name : names) ranges.emplace_back(name, Range());
-  return ranges;
-}
+using Ranges = std::vector<Range>;  // by channel
 
 // Adds numbers of channels in turn, `run` numbers of each in a row.
 template <typename Number>
 void add_numbers(Ranges& ranges, std::span<const Number> numbers, std::size_t run = 1) {
   for (std::size_t i = 0; i < numbers.size(); ++i)
-    ranges[i / run % ranges.size()].second.add(static_cast<double>(numbers[i]));
+    ranges[i / run % ranges.size()].add(static_cast<double>(numbers[i]));
 }
 
 // An inspection without arrays, facts and advice.
@@ -82,12 +77,12 @@ InspectionJson array_json(const std::string& name, const ArrayLayout& layout,
   InspectionJson json{
       {"name", name},          {"type", layout.type},       {"shape", layout.shape},
       {"chunk", layout.chunk}, {"filters", layout.filters}, {"channels", InspectionJson::array()}};
-  for (const auto& [channel, range] : ranges) {
+  for (const auto& range : ranges) {
     // Null without finite numbers.
     const auto number = [&count = range.count](double value) {
       return count > 0 ? InspectionJson(value) : InspectionJson(nullptr);
     };
-    json["channels"].push_back({{"name", channel},
+    json["channels"].push_back({{"name", range.name},
                                 {"min", number(range.least)},
                                 {"max", number(range.most)},
                                 {"mean", number(range.sum / static_cast<double>(range.count))},
@@ -108,7 +103,7 @@ void add_array(InspectionJson& inspection, const std::string& name, const ArrayF
   constexpr std::int64_t numbers_at_once = 1 << 18;
   Ranges ranges;
   if (reads_numbers) {
-    ranges = ranges_named({"all"});
+    ranges = {{.name = "all"}};
     const auto step =
         std::max<std::int64_t>(1, numbers_at_once / std::max<std::int64_t>(1, array.row_numbers()));
     std::vector<double> numbers;
@@ -199,7 +194,7 @@ InspectionJson inspect_arrays(const fs::path& path, bool reads_numbers) {
 
 Ranges ranges_of(const BoxFile& box, BoxField field) {
   const auto channels = channels_of(field), size = box.size();
-  auto ranges = ranges_named({"rho", "vx", "vy", "vz", "T"});
+  Ranges ranges{{"rho"}, {"vx"}, {"vy"}, {"vz"}, {"T"}};
   ranges.resize(static_cast<std::size_t>(channels));
   const auto step = std::min(box.plane_multiple(), size);
   std::vector<float> planes;
@@ -215,12 +210,12 @@ Ranges ranges_of(const BoxFile& box, BoxField field) {
 
 // Advice on a box's field.
 void advise_on_field(const std::string& field, const Ranges& ranges, InspectionJson& advice) {
-  for (const auto& [name, range] : ranges) {
+  for (const auto& range : ranges) {
     if (range.least < -1 || range.most > 1) {
       advice.push_back(
           fmt::format("{}'s {} runs from {:.3g} to {:.3g}; normalized fields are "
                       "within -1 to 1, as a tanh gives them",
-                      field, name, range.least, range.most));
+                      field, range.name, range.least, range.most));
     }
   }
 }
@@ -331,7 +326,7 @@ InspectionJson inspect_idx(const fs::path& path, const std::vector<fs::path>& fi
     const auto array = read_idx(file);
     Ranges ranges;
     if (reads_numbers) {
-      ranges = ranges_named({"all"});
+      ranges = {{.name = "all"}};
       add_numbers<std::uint8_t>(ranges, array.bytes);
     }
     inspection["arrays"].push_back(bytes_json(file.filename().string(), array.dimensions, ranges));

@@ -44,23 +44,6 @@ PixelColour helix(double shade) {
           byte_of(shade + 1.97294 * c)};
 }
 
-PixelColour colour_of(Panel::Scale scale, const std::array<double, 3>& shades) {
-  const double shade = shades[0];
-  switch (scale) {
-    case Panel::Scale::field:
-      return helix(shade);
-    case Panel::Scale::difference:
-      return shade < .5 ? between(cold, neutral, 2 * shade) : between(neutral, warm, 2 * shade - 1);
-    default:
-      return {byte_of(shades[0]), byte_of(shades[1]), byte_of(shades[2])};
-  }
-}
-
-// Edge of a cell in values and in pixels, the same for all panels of a picture.
-struct CellSize {
-  std::int64_t values = 1, pixels = 1;
-};
-
 // Mean of a cell's values.
 double mean_of(const Panel& panel, std::int64_t plane, std::int64_t row, std::int64_t column,
                std::int64_t edge) {
@@ -84,13 +67,20 @@ double shade_of(const Panel& panel, double value) {
 
 PixelColour colour_of_cell(const Panel& panel, std::int64_t row, std::int64_t column,
                            std::int64_t edge) {
-  std::array<double, 3> shades{};
-  for (std::size_t plane = 0; plane < shades.size(); ++plane)
-    shades[plane] =
-        panel.scale == Panel::Scale::colour || plane == 0
-            ? shade_of(panel, mean_of(panel, static_cast<std::int64_t>(plane), row, column, edge))
-            : shades[0];
-  return colour_of(panel.scale, shades);
+  const auto shade_in = [&](std::int64_t plane) {
+    return shade_of(panel, mean_of(panel, plane, row, column, edge));
+  };
+  const double shade = shade_in(0);
+  switch (panel.scale) {
+    case Panel::Scale::field:
+      return helix(shade);
+    case Panel::Scale::difference:
+      return shade < .5 ? between(cold, neutral, 2 * shade) : between(neutral, warm, 2 * shade - 1);
+    case Panel::Scale::colour:
+      return {byte_of(shade), byte_of(shade_in(1)), byte_of(shade_in(2))};
+    default:
+      return {byte_of(shade), byte_of(shade), byte_of(shade)};
+  }
 }
 
 class Canvas {
@@ -161,13 +151,12 @@ std::string marked(std::string png, const std::string& caption) {
 std::string draw_picture(const SamplePicture& picture) {
   constexpr std::int64_t least_pixels = 192, gap = 6, frame = 4;
   const auto edge = longest_edge(picture);
-  CellSize size{.values = divide_up(edge, most_cells_of_panel)};
-  const auto cells = divide_up(edge, size.values);
-  size.pixels = divide_up(least_pixels, cells);
-
+  // Edges of a cell, the same for all panels.
+  const auto values = divide_up(edge, most_cells_of_panel), cells = divide_up(edge, values);
+  const auto pixels = divide_up(least_pixels, cells);
   const auto count = narrow<std::int64_t>(picture.panels.size());
   const std::int64_t columns = std::min<std::int64_t>(picture.panels_per_row, count);
-  const auto pitch = cells * size.pixels + gap;
+  const auto pitch = cells * pixels + gap;
   const auto margin = picture.is_mistake ? frame : 0;
   const auto height = divide_up(count, columns) * pitch - gap + 2 * margin;
   const auto width = columns * pitch - gap + 2 * margin;
@@ -175,11 +164,11 @@ std::string draw_picture(const SamplePicture& picture) {
   if (picture.is_mistake) canvas.fill(0, 0, height, width, red);
   for (std::int64_t i = 0; i < count; ++i) {
     const auto& panel = picture.panels[static_cast<std::size_t>(i)];
-    for (std::int64_t row = 0; row * size.values < panel.rows; ++row)
-      for (std::int64_t column = 0; column * size.values < panel.columns; ++column)
-        canvas.fill(margin + i / columns * pitch + row * size.pixels,
-                    margin + i % columns * pitch + column * size.pixels, size.pixels, size.pixels,
-                    colour_of_cell(panel, row, column, size.values));
+    for (std::int64_t row = 0; row * values < panel.rows; ++row)
+      for (std::int64_t column = 0; column * values < panel.columns; ++column)
+        canvas.fill(margin + i / columns * pitch + row * pixels,
+                    margin + i % columns * pitch + column * pixels, pixels, pixels,
+                    colour_of_cell(panel, row, column, values));
   }
   return marked(canvas.png(), picture.caption);
 }

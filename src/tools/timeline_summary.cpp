@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -71,11 +73,6 @@ Place place_of(const Json& event) {
   return {event["pid"].get<int>(), event.value("tid", 0) >= first_device_row};
 }
 
-struct NumberedStep {
-  Interval interval;
-  std::int64_t number = 0;
-};
-
 class Steps {
  public:
   explicit Steps(const std::filesystem::path& file) {
@@ -84,23 +81,20 @@ class Steps {
     };
     for_each_event(file, is_step, [this](const Json& event) {
       if (event.value("name", "") != "step" || !event.contains("args")) return;
-      by_place_[place_of(event)].push_back(
-          {interval_of(event), event["args"].value("step", std::int64_t{-1})});
+      const auto [begin, end] = interval_of(event);
+      const auto number = event["args"].value("step", std::int64_t{-1});
+      by_place_[place_of(event)].insert_or_assign(begin, std::pair(end, number));
     });
-    for (auto& [place, steps] : by_place_)
-      std::ranges::sort(steps, {}, [](const NumberedStep& step) { return step.interval.begin; });
   }
 
   // Number of the step at this time.
   [[nodiscard]] std::optional<std::int64_t> number_at(const Place& place, double time) const {
     const auto found = by_place_.find(place);
     if (found == by_place_.end()) return std::nullopt;
-    const auto& steps = found->second;
-    auto next = std::ranges::upper_bound(
-        steps, time, {}, [](const NumberedStep& step) { return step.interval.begin; });
-    if (next == steps.begin()) return std::nullopt;
-    const auto& step = *--next;
-    return time <= step.interval.end ? std::optional(step.number) : std::nullopt;
+    const auto next = found->second.upper_bound(time);
+    if (next == found->second.begin()) return std::nullopt;
+    const auto& [end, number] = std::prev(next)->second;
+    return time <= end ? std::optional(number) : std::nullopt;
   }
   [[nodiscard]] std::size_t count(int rank) const {
     const auto found = by_place_.find({rank, false});
@@ -108,7 +102,8 @@ class Steps {
   }
 
  private:
-  std::map<Place, std::vector<NumberedStep>> by_place_;
+  // By their beginnings: ends and numbers.
+  std::map<Place, std::map<double, std::pair<double, std::int64_t>>> by_place_;
 };
 
 // The passes of a rank in a step.
@@ -231,9 +226,9 @@ std::string text_of(const PipelineIdle& idle) {
   std::map<int, double> percent;
   for (const auto& [rank, share] : idle.idle_shares) percent[rank] = 100 * share;
   return fmt::format(
-      "idle in a pipeline of {} rank{}, {} micro-batch{}{}\n  mean of {} step{}: {}\n", shape.ranks,
-      shape.ranks == 1 ? "" : "s", shape.micro_batches, shape.micro_batches == 1 ? "" : "es", ideal,
-      idle.steps, idle.steps == 1 ? "" : "s", by_rank(percent, "{:.1f} %"));
+      "idle in a pipeline of {}, {} micro-batch{}{}\n  mean of {}: {}\n",
+      counted(shape.ranks, "rank"), shape.micro_batches, shape.micro_batches == 1 ? "" : "es",
+      ideal, counted(static_cast<std::int64_t>(idle.steps), "step"), by_rank(percent, "{:.1f} %"));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <tuple>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include "base/file_failure.h"
@@ -11,6 +10,7 @@
 #include "kolo/base/file_kind.h"
 #include "support/errors.h"
 #include "support/file_size_limit.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -19,12 +19,8 @@ namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
 using testing::FileSizeLimit;
-using ::testing::HasSubstr;
 using testing::message_of;
-using ::testing::Not;
-using ::testing::StartsWith;
 using testing::TemporaryFolder;
 
 TEST(AtomicFile, AppearsWholeOnCommit) {

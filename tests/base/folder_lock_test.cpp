@@ -7,20 +7,18 @@
 #include <thread>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::message_of;
 using testing::TemporaryFolder;
 

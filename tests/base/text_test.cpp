@@ -3,10 +3,10 @@
 #include <utility>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kolo/base/text.h"
+#include "support/matchers.h"
 
 namespace kolo {
 
@@ -50,7 +50,6 @@ TEST(Join, PutsSeparatorsBetweenWords) {
   EXPECT_EQ(join({}), "");
 }
 
-using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::Optional;
 using ::testing::Pair;

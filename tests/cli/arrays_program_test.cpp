@@ -3,7 +3,6 @@
 #include <cmath>
 #include <filesystem>
 
-#include <gmock/gmock.h>
 #include <torch/script.h>
 #include <nlohmann/json.hpp>
 
@@ -12,14 +11,11 @@
 #include "data/array_files.h"
 #include "kolo/base/file.h"
 #include "kolo/train/observe/history.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class ArraysProgram : public ::testing::Test {
  protected:
@@ -78,9 +74,9 @@ class ArraysProgram : public ::testing::Test {
     return {"optimizer.lr=0.1", "data.inputs=[field, parameters]", "data.targets=[products]",
             "model={name: torchscript, file: " + write_script() + "}"};
   }
-  [[nodiscard]] ProcessResult train(const std::string& run, std::vector<std::string> settings) {
-    settings.insert(settings.begin(), {"train", config_, "--output", path(run)});
-    return run_kolo(settings);
+  [[nodiscard]] ProcessResult train(const std::string& run,
+                                    const std::vector<std::string>& settings) {
+    return run_kolo(joined({"train", config_, "--output", path(run)}, settings));
   }
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
 
@@ -95,9 +91,8 @@ class ArraysProgram : public ::testing::Test {
 };
 
 TEST_F(ArraysProgram, ANetworkLearnsNumbersOfOnesOwn) {
-  const auto run = run_kolo({"train", config_, "--output", path("run"), "-n", "2"});
-  ASSERT_EQ(run.exit_code, 0) << run.errors;
-  EXPECT_TRUE(says(run.output, {"data arrays: 256 training and 64 validation samples"}));
+  ASSERT_TRUE(succeeds(run_kolo({"train", config_, "--output", path("run"), "-n", "2"}),
+                       {"data arrays: 256 training and 64 validation samples"}));
   EXPECT_LT(History::read(folder_ / "run" / "history.json").epochs().back().val_loss, 1e-2);
 }
 
@@ -107,17 +102,12 @@ TEST_F(ArraysProgram, ErrorsAreToldOfEachTarget) {
     write_array(std::string(split) + "/constant", {samples},
                 std::vector<float>(static_cast<std::size_t>(samples), 3));
   }
-  ASSERT_EQ(train("run", {"data.inputs=[field, parameters]", "data.targets=[products, constant]",
-                          "training.n_epochs=1"})
-                .exit_code,
-            0);
-  const auto text = run_kolo({"eval", path("run")});
-  EXPECT_EQ(text.exit_code, 0) << text.errors;
-  EXPECT_TRUE(says(text.output,
-                   {"MAE ", "RMSE ", "R2 ", "products[1]", "R2 is - where all targets are equal"}));
-  const auto eval = [&](std::vector<std::string> ranks) {
-    ranks.insert(ranks.begin(), {"eval", path("run"), "--json"});
-    return nlohmann::json::parse(run_kolo(ranks).output);
+  ASSERT_TRUE(succeeds(train("run", {"data.inputs=[field, parameters]",
+                                     "data.targets=[products, constant]", "training.n_epochs=1"})));
+  EXPECT_TRUE(succeeds(run_kolo({"eval", path("run")}), {"MAE ", "RMSE ", "R2 ", "products[1]",
+                                                         "R2 is - where all targets are equal"}));
+  const auto eval = [&](const std::vector<std::string>& ranks) {
+    return nlohmann::json::parse(run_kolo(joined({"eval", path("run"), "--json"}, ranks)).output);
   };
   const auto one = eval({}), three = eval({"-n", "3", "--oversubscribe"});
   EXPECT_NEAR(std::pow(one["rmse"].get<double>(), 2), one["loss"].get<double>(), 1e-4);
@@ -135,11 +125,9 @@ TEST_F(ArraysProgram, ErrorsAreToldOfEachTarget) {
 TEST_F(ArraysProgram, AScriptOfSeveralInputsLearnsFromAsManyArrays) {
   write_two_inputs("train", 64);
   write_two_inputs("valid", 16);
-  auto settings = with_script();
-  settings.insert(settings.end(), {"-n", "2", "training.n_epochs=10"});
-  const auto whole = train("whole", settings);
-  ASSERT_EQ(whole.exit_code, 0) << whole.errors;
-  EXPECT_TRUE(says(whole.output, {"data arrays: 64 training and 16 validation samples"}));
+  auto settings = joined(with_script(), {"-n", "2", "training.n_epochs=10"});
+  ASSERT_TRUE(
+      succeeds(train("whole", settings), {"data arrays: 64 training and 16 validation samples"}));
   const auto epochs = History::read(folder_ / "whole" / "history.json").epochs();
   EXPECT_LT(epochs.back().val_loss, .2 * epochs.front().val_loss);
 
@@ -148,11 +136,9 @@ TEST_F(ArraysProgram, AScriptOfSeveralInputsLearnsFromAsManyArrays) {
   const auto output = trained.forward({torch::ones({1, 1, 2, 3}), torch::full({1, 2}, 3.F)});
   const auto weight = trained.attr("weight").toTensor();
   EXPECT_TRUE(output.toTensor().allclose(3 * weight.sum()));
-  const auto evaluated = run_kolo({"eval", path("whole"), "-n", "2"});
-  EXPECT_EQ(evaluated.exit_code, 0) << evaluated.errors;
-  const auto predicted =
-      run_kolo({"predict", path("whole"), path("valid"), "-o", path("products.csv"), "-n", "2"});
-  EXPECT_EQ(predicted.exit_code, 0) << predicted.errors;
+  EXPECT_TRUE(succeeds(run_kolo({"eval", path("whole"), "-n", "2"})));
+  EXPECT_TRUE(succeeds(
+      run_kolo({"predict", path("whole"), path("valid"), "-o", path("products.csv"), "-n", "2"})));
   const auto table = read_text_file(path("products.csv"));
   EXPECT_TRUE(says(table, {"products[0],products[1]\n"}));
   EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 16);
@@ -161,9 +147,7 @@ TEST_F(ArraysProgram, AScriptOfSeveralInputsLearnsFromAsManyArrays) {
   auto half = settings;
   half.back() = "training.n_epochs=5";
   ASSERT_EQ(train("parts", half).exit_code, 0);
-  settings.emplace_back("--resume");
-  const auto resumed = train("parts", settings);
-  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  ASSERT_TRUE(succeeds(train("parts", joined(settings, {"--resume"}))));
   EXPECT_TRUE(
       torch::equal(weight, torch::jit::load(path("parts/model.pt")).attr("weight").toTensor()));
 }
@@ -172,10 +156,7 @@ TEST_F(ArraysProgram, WhatAScriptDoesNotTakeIsSaidBeforeAnythingStarts) {
   write_two_inputs("train", 64);
   write_two_inputs("valid", 16);
   const auto refusal = [&](const std::vector<std::string>& more) {
-    auto settings = with_script();
-    settings.insert(settings.end(), {"-n", "2"});
-    settings.insert(settings.end(), more.begin(), more.end());
-    const auto run = train("run", settings);
+    const auto run = train("run", joined(joined(with_script(), {"-n", "2"}), more));
     EXPECT_EQ(run.exit_code, 2) << run.output;
     EXPECT_EQ(std::ranges::count(run.errors, '\n'), 1) << run.errors;
     EXPECT_FALSE(std::filesystem::exists(path("run")));
@@ -245,9 +226,8 @@ TEST_F(ArraysProgram, OddHdf5IsToldBeforeAnythingStarts) {
 
   // Arrays of other names are listed.
   write_odd("field", &numbers);
-  const auto listed = run_kolo({"data", "inspect", file});
-  EXPECT_EQ(listed.exit_code, 0) << listed.errors;
-  EXPECT_TRUE(says(listed.output, {"HDF5 file", "field      8 x 2 of float32", "inputs: [field]"}));
+  EXPECT_TRUE(succeeds(run_kolo({"data", "inspect", file}),
+                       {"HDF5 file", "field      8 x 2 of float32", "inputs: [field]"}));
   // A user block comes first, as MATLAB writes one.
   const auto bytes = read_text_file(file);
   folder_.write("odd.h5", std::string(512, ' ') + bytes);

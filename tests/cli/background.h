@@ -38,50 +38,37 @@ inline ProcessResult run_kolo_and(std::vector<std::string> arguments,
   return run_process(arguments, options);
 }
 
-// The status of a job in which a rank was killed: the launcher's or the watch's, or that of another
-// rank which misses it in the middle of a collective, whichever sees it first.
-inline auto is_of_killed_rank() {
-  return ::testing::AnyOf(128 + SIGKILL, 1);
-}
-
 // Longest time to wait for something that usually takes seconds.
 constexpr std::chrono::minutes longest_wait(3);
 
-// Waits for a file; false after the longest wait.
-inline bool wait_for_file(const std::filesystem::path& file) {
+// Waits until something is so; false after the longest wait.
+inline bool wait_until(const std::function<bool()>& is_so) {
   const auto end = std::chrono::steady_clock::now() + longest_wait;
-  while (!std::filesystem::exists(file)) {
+  while (!is_so()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return true;
 }
 
+inline bool wait_for_file(const std::filesystem::path& file) {
+  return wait_until([&] { return std::filesystem::exists(file); });
+}
+
 inline bool wait_for_text(const std::filesystem::path& path, const std::string& text) {
-  const auto end = std::chrono::steady_clock::now() + longest_wait;
-  while (std::chrono::steady_clock::now() < end) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string all = read_all(file);
-    if (all.find(text) != std::string::npos) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return false;
+  return wait_until([&] { return read_all(path).find(text) != std::string::npos; });
 }
 
 // Process of kolo of one rank that has this argument.
 inline std::optional<pid_t> process_of_rank(int rank, const std::string& argument) {
   using namespace std::literals;
-  const auto read = [](const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return read_all(file);
-  };
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
     const std::string name = process.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const auto arguments = '\0' + read(process.path() / "cmdline");
+    const auto arguments = '\0' + read_all(process.path() / "cmdline");
     if (arguments.find('\0' + argument + '\0') == std::string::npos) continue;
-    const auto environment = '\0' + read(process.path() / "environ");
-    bool is_rank = read(process.path() / "comm") == fmt::format("kolo rank {}\n", rank);
+    const auto environment = '\0' + read_all(process.path() / "environ");
+    bool is_rank = read_all(process.path() / "comm") == fmt::format("kolo rank {}\n", rank);
     for (const char* variable : {"KOLO_PROCESS_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"})
       is_rank |= environment.find(fmt::format("\0{}={}\0"sv, variable, rank)) != std::string::npos;
     if (is_rank) return static_cast<pid_t>(std::stol(name));

@@ -14,9 +14,8 @@ class BoxTraining : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* const seed : {"1", "2"}) {
-      const auto made =
-          run_kolo({"data", "nbody", "--size", "64", "--seed", seed, "-o", box(seed)});
-      ASSERT_EQ(made.exit_code, 0) << made.errors;
+      ASSERT_TRUE(
+          succeeds(run_kolo({"data", "nbody", "--size", "64", "--seed", seed, "-o", box(seed)})));
     }
   }
 
@@ -33,8 +32,7 @@ class BoxTraining : public ::testing::Test {
     arguments.push_back(fmt::format("data.train_path={}", box("1")));
     arguments.push_back(fmt::format("data.valid_path={}", box("2")));
     arguments.push_back(fmt::format("training.precision={}", precision));
-    const auto result = run_kolo(arguments, {}, long_deadline);
-    EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
+    EXPECT_TRUE(succeeds(run_kolo(arguments, {}, long_deadline)));
     const auto history = History::read(run / "history.json");
     EXPECT_TRUE(std::isnan(history.epochs().back().val_accuracy));
     return history.epochs().back().val_loss;
@@ -43,8 +41,8 @@ class BoxTraining : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-// The short version of the run in docs/inside/results.md. Each cell's gas from a linear fit to the 27
-// cells around it has an error of .0100 on this box (and .0112 on others like it); this network
+// The short version of the run in docs/inside/results.md. Each cell's gas from a linear fit to the
+// 27 cells around it has an error of .0100 on this box (and .0112 on others like it); this network
 // .0083.
 TEST_F(BoxTraining, TinyBeatsLocalRegressionAndBfloat16KeepsUp) {
   const double loss = train("fp32");

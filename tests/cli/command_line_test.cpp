@@ -1,17 +1,13 @@
 // Reading the command line, without running what it asks for.
-#include <gmock/gmock.h>
 
 #include "cli/command_line.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 using Words = std::vector<std::string>;
 
@@ -167,6 +163,8 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"scale", "c.yaml", "--ranks", "1", "--simulate", "64"},
        "scale: --simulate: kolo-simulate (extras/simulate) predicts from a study"},
       {{"scale", "c.yaml", "--ranks", "1", "--job-script", "x"}, "--job-script requires --submit"},
+      {{"bench", "c.yaml", "-n", "2", "--collectives"},
+       "bench: --collectives: --profile times all-reduces among the ranks, too"},
       {{"doctor", "-n", "2", "--tune=c.yaml"}, "doctor: --tune: kernels of convolutions"},
       {{"data", "nbody", "-o", "x.h5", "--threads", "2"},
        "data nbody: --threads: each processor has a thread"},

@@ -4,16 +4,13 @@
 #include <random>
 
 #include "cli/small_runs.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 struct Damage {
   std::string name;

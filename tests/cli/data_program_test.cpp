@@ -23,34 +23,23 @@ class DataProgram : public ::testing::Test {
  protected:
   DataProgram() { write_small_mnist(folder / "mnist", 100, 50); }
 
-  ProcessResult data(std::vector<std::string> arguments,
+  ProcessResult data(const std::vector<std::string>& arguments,
                      std::map<std::string, std::string> environment = {}) {
-    arguments.insert(arguments.begin(), "data");
     environment.emplace("no_proxy", "*");
-    return run_kolo(arguments, std::move(environment));
+    return run_kolo(joined({"data"}, arguments), std::move(environment));
   }
 
   ProcessResult make(const std::string& kind, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {
-        kind, "--from",        "fashion-mnist", "--source", folder / "mnist",
-        "-o", folder / "made", "--per-class",   "10"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return data(arguments);
-  }
-
-  void expect_refused(const ProcessResult& result, const std::string& words) {
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_EQ(result.output, "");
-    EXPECT_TRUE(says(result.errors, {words}));
+    return data(joined({kind, "--from", "fashion-mnist", "--source", folder / "mnist", "-o",
+                        folder / "made", "--per-class", "10"},
+                       more));
   }
 
   TemporaryFolder folder;
 };
 
 TEST_F(DataProgram, MakesACifar10) {
-  const auto result = make("cifar10");
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"made: 100 training and 50 validation images", " s\n"}));
+  EXPECT_TRUE(succeeds(make("cifar10"), {"made: 100 training and 50 validation images", " s\n"}));
   EXPECT_EQ(Cifar10Dataset(folder / "made", Split::train).size(), 100);
   EXPECT_EQ(Cifar10Dataset(folder / "made", Split::validation).size(), 50);
   const auto before = read_text_file(folder / "made/data_batch_1.bin");
@@ -61,9 +50,8 @@ TEST_F(DataProgram, MakesACifar10) {
 }
 
 TEST_F(DataProgram, MakesFoldersOfImages) {
-  const auto result = make("images");
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"made: 100 JPEG files in train/, 20 in valid/, 10 classes"}));
+  EXPECT_TRUE(
+      succeeds(make("images"), {"made: 100 JPEG files in train/, 20 in valid/, 10 classes"}));
   const ImageFolderDataset training(folder / "made/train", {.height = 32, .width = 32});
   EXPECT_EQ(training.size(), 100);
   EXPECT_EQ(training.class_names().front(), "0_t_shirt_top");
@@ -119,13 +107,9 @@ TEST_F(DataProgram, FetchesFashionMnist) {
   }
   const std::vector<std::string> arguments = {"fetch", "fashion-mnist", "-o", folder / "fetched",
                                               "--url", server.url()};
-  const auto first = data(arguments);
-  EXPECT_EQ(first.exit_code, 0) << first.errors;
-  EXPECT_TRUE(says(first.output, {"29.4 MiB fetched, sums right"}));
+  EXPECT_TRUE(succeeds(data(arguments), {"29.4 MiB fetched, sums right"}));
   EXPECT_EQ(server.requests().size(), 8U) << "each went on after a cut";
-  const auto second = data(arguments);
-  EXPECT_EQ(second.exit_code, 0);
-  EXPECT_TRUE(says(second.output, {"fashion-mnist is complete in"}));
+  EXPECT_TRUE(succeeds(data(arguments), {"fashion-mnist is complete in"}));
   EXPECT_EQ(server.requests().size(), 8U);
   EXPECT_EQ(MnistDataset(folder / "fetched", Split::validation).size(), 10000);
 }
@@ -151,14 +135,8 @@ class ConvertProgram : public ::testing::Test {
     box.parameters = {{"seed", 5}};
     write_box_hdf5(box, folder / "box.h5");
   }
-  ProcessResult convert(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {"data", "convert"});
-    return run_kolo(arguments);
-  }
-  void expect_refused(const ProcessResult& result, const std::string& words) {
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_EQ(result.output, "");
-    EXPECT_TRUE(says(result.errors, {words}));
+  ProcessResult convert(const std::vector<std::string>& arguments) {
+    return run_kolo(joined({"data", "convert"}, arguments));
   }
   void expect_holds_the_box(const fs::path& path) {
     const BoxFile file(path);
@@ -174,9 +152,8 @@ class ConvertProgram : public ::testing::Test {
 };
 
 TEST_F(ConvertProgram, GoesBothWays) {
-  const auto result = convert({folder / "box.h5", "-o", folder / "pair"});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"pair_data.npy and ", "pair_label.npy", "6^3 cells, 7.59 KiB"}));
+  EXPECT_TRUE(succeeds(convert({folder / "box.h5", "-o", folder / "pair"}),
+                       {"pair_data.npy and ", "pair_label.npy", "6^3 cells, 7.59 KiB"}));
   expect_holds_the_box(folder / "pair");
   EXPECT_EQ(convert({folder / "pair_label.npy", "-o", folder / "back.h5"}).exit_code, 0);
   expect_holds_the_box(folder / "back.h5");

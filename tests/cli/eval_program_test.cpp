@@ -34,15 +34,13 @@ class EvalProgram : public ::testing::Test {
 
   void SetUp() override { ASSERT_EQ(trained.exit_code, 0) << trained.errors; }
 
-  static ProcessResult eval(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), "eval");
-    return run_kolo(arguments);
+  static ProcessResult eval(const std::vector<std::string>& arguments) {
+    return run_kolo(joined({"eval"}, arguments));
   }
   static std::string run() { return (*folder / "run").string(); }
 
-  static nlohmann::json eval_json(std::vector<std::string> arguments) {
-    arguments.emplace_back("--json");
-    const auto result = eval(std::move(arguments));
+  static nlohmann::json eval_json(const std::vector<std::string>& arguments) {
+    const auto result = eval(joined(arguments, {"--json"}));
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     return nlohmann::json::parse(result.output);
   }
@@ -74,9 +72,8 @@ TEST_F(EvalProgram, SaysWhatTheTrainingSaid) {
 }
 
 TEST_F(EvalProgram, ShowsHowFarItIs) {
-  const auto result = run_kolo({"eval", run()}, {{"KOLO_TERMINAL", "80 ascii"}});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"\rvalidation ", "0/1"}));
+  ASSERT_TRUE(succeeds(run_kolo({"eval", run()}, {{"KOLO_TERMINAL", "80 ascii"}}),
+                       {"\rvalidation ", "0/1"}));
 }
 
 TEST_F(EvalProgram, TheNumbersAreTheSameForAnyRanks) {
@@ -92,10 +89,9 @@ TEST_F(EvalProgram, TheNumbersAreTheSameForAnyRanks) {
 }
 
 TEST_F(EvalProgram, PrintsTablesForPeople) {
-  const auto result = eval({run(), "--data", "training"});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"training data, 400 samples, 1 rank", "accuracy", "top 5",
-                                   "mistaken for", "Confusion matrix"}));
+  EXPECT_TRUE(succeeds(eval({run(), "--data", "training"}),
+                       {"training data, 400 samples, 1 rank", "accuracy", "top 5", "mistaken for",
+                        "Confusion matrix"}));
 }
 
 TEST_F(EvalProgram, ClassesHaveTheNamesThatTheRunRecorded) {
@@ -135,14 +131,12 @@ TEST_F(EvalProgram, LongNamesAreRecordedAndFit80Columns) {
 
 TEST_F(EvalProgram, DrawsSamples) {
   const auto pictures = *folder / "run" / "pictures";
-  const auto result = eval({run(), "--pictures", pictures.string()});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"pictures: 12 in " + pictures.string()}));
+  EXPECT_TRUE(succeeds(eval({run(), "--pictures", pictures.string()}),
+                       {"pictures: 12 in " + pictures.string()}));
   EXPECT_TRUE(is_drawing(pictures / "sample-000000.png"));
   // Another evaluation's pictures take their place.
-  EXPECT_EQ(
-      eval({run(), "--pictures", pictures.string(), "--data=training", "data.n_train=7"}).exit_code,
-      0);
+  EXPECT_TRUE(succeeds(
+      eval({run(), "--pictures", pictures.string(), "--data=training", "data.n_train=7"})));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(pictures), {}), 7);
   // A report shows them, in a page that still needs nothing but itself.
   const auto page = (*folder / "report.html").string();
@@ -151,9 +145,8 @@ TEST_F(EvalProgram, DrawsSamples) {
 
   // Other files are kept.
   write_file(pictures / "sample-7.png", "mine");
-  const auto refused = eval({run(), "--pictures", pictures.string()});
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_TRUE(says(refused.errors, {"was not drawn by kolo"}));
+  EXPECT_TRUE(
+      is_refused(eval({run(), "--pictures", pictures.string()}), {"was not drawn by kolo"}));
   EXPECT_EQ(read_text_file(pictures / "sample-7.png"), "mine");
 }
 
@@ -164,9 +157,7 @@ TEST_F(EvalProgram, RefusesWhatItCantMeasure) {
                                          {{run(), "model.name=mnist_cnn"}, "another model"},
                                          {{run(), "data.path=/nowhere"}, "/nowhere"},
                                          {{run(), "--checkpoint", "worst"}, "worst"}}) {
-    const auto result = eval(arguments);
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_TRUE(says(result.errors, {words}));
+    EXPECT_TRUE(is_refused(eval(arguments), {words}));
   }
 }
 
@@ -183,9 +174,8 @@ TEST_F(EvalProgram, RefusesADamagedCheckpointInItsOwnWords) {
   }
   // No other one is taken in its place.
   for (const std::string choice : {"newest", "best"}) {
-    const auto chosen = eval({(*folder / "damaged").string(), "--checkpoint", choice});
-    EXPECT_EQ(chosen.exit_code, 2);
-    EXPECT_TRUE(says(chosen.errors, {"can't be told", checkpoint.string(), "malformed"}));
+    EXPECT_TRUE(is_refused(eval({(*folder / "damaged").string(), "--checkpoint", choice}),
+                           {"can't be told", checkpoint.string(), "malformed"}));
   }
 }
 

@@ -1,24 +1,19 @@
 // Training of fields through the binary: kolo train and kolo eval without accuracy.
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
 #include "kolo/train/observe/history.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 // Random boxes and a very small U-Net.
 class FieldProgram : public ::testing::Test {
  protected:
-  [[nodiscard]] ProcessResult train(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), {"train", config_, "--output", run()});
-    return run_kolo(arguments);
+  [[nodiscard]] ProcessResult train(const std::vector<std::string>& more) const {
+    return run_kolo(joined({"train", config_, "--output", run()}, more));
   }
   [[nodiscard]] std::string run() const { return (folder_ / "run").string(); }
 
@@ -58,15 +53,13 @@ TEST_F(FieldProgram, GoesOnToTheSameBitsAndRanksMayShareSamples) {
   ASSERT_EQ(train({"checkpoint.keep=9", "checkpoint.every_steps=4"}).exit_code, 0);
   const auto whole = History::read(folder_ / "run" / "history.json");
   std::filesystem::remove_all(folder_ / "run" / "checkpoints" / "step-00000012");
-  const auto rest = train({"--resume"});
-  ASSERT_EQ(rest.exit_code, 0) << rest.errors;
+  ASSERT_TRUE(succeeds(train({"--resume"})));
   EXPECT_EQ(History::read(folder_ / "run" / "history.json").epochs()[2].val_loss,
             whole.epochs()[2].val_loss);
 
-  const auto result = train({"-n", "4", "--oversubscribe", "parallel.spatial=[2,1,1]"});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"2 ranks share a sample, cut as [2,1,1]; 2 replicas",
-                                   "batch 2 per replica (4 in all)"}));
+  ASSERT_TRUE(succeeds(
+      train({"-n", "4", "--oversubscribe", "parallel.spatial=[2,1,1]"}),
+      {"2 ranks share a sample, cut as [2,1,1]; 2 replicas", "batch 2 per replica (4 in all)"}));
   const auto shared = History::read(folder_ / "run" / "history.json");
   for (std::size_t epoch = 0; epoch < 3; ++epoch)
     EXPECT_NEAR(shared.epochs()[epoch].val_loss, whole.epochs()[epoch].val_loss, 1e-4);
@@ -76,9 +69,7 @@ TEST_F(FieldProgram, GoesOnToTheSameBitsAndRanksMayShareSamples) {
 }
 
 TEST_F(FieldProgram, TrainsInBf16) {
-  const auto result = train({"training.precision=bf16"});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"computed in bf16"}));
+  EXPECT_TRUE(succeeds(train({"training.precision=bf16"}), {"computed in bf16"}));
 }
 
 }  // namespace

@@ -1,22 +1,16 @@
 // Training of the image networks, end to end through the binary.
-#include <gmock/gmock.h>
 
 #include "cli/shipped_configurations.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 class ImageTraining : public ::testing::Test {
  protected:
-  ProcessResult train(std::vector<std::string> arguments) {
-    std::vector<std::string> all = {"train", config};
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    all.insert(all.end(), {"--output", (folder / "run").string()});
-    return run_kolo(all);
+  ProcessResult train(const std::vector<std::string>& more) {
+    return run_kolo(joined({"train", config, "--output", folder / "run"}, more));
   }
 
   TemporaryFolder folder;
@@ -30,13 +24,11 @@ class ImageTraining : public ::testing::Test {
 };
 
 TEST_F(ImageTraining, ShowsTheModelAndTheTopFive) {
-  const auto result = train({"-n", "2", "--batch_size", "4", "--n_epochs", "2", "--optimizer",
-                             "name=RMSprop,lr=0.0001", "model.sync_batch_norm=true",
-                             "training.label_smoothing=0.1"});
-  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
-  EXPECT_TRUE(
-      says(result.output, {"optimizer rmsprop (epsilon 1e-07, added as in Keras), batch 4 per rank",
-                           "top 5", "model.txt"}));
+  ASSERT_TRUE(succeeds(train({"-n", "2", "--batch_size", "4", "--n_epochs", "2", "--optimizer",
+                              "name=RMSprop,lr=0.0001", "model.sync_batch_norm=true",
+                              "training.label_smoothing=0.1"}),
+                       {"optimizer rmsprop (epsilon 1e-07, added as in Keras), batch 4 per rank",
+                        "top 5", "model.txt"}));
   const auto history = History::read(folder / "run" / "history.json");
   ASSERT_EQ(history.epochs().size(), 3U);
   EXPECT_GE(history.epochs()[2].val_top_accuracy, history.epochs()[2].val_accuracy);
@@ -47,8 +39,7 @@ TEST_F(ImageTraining, ANetworkWithBatchNormGoesOnToTheSameBits) {
   ASSERT_EQ(train({"-n", "2", "--n_epochs", "2"}).exit_code, 0);
   const auto whole = History::read(folder / "run" / "history.json");
   std::filesystem::remove_all(folder / "run/checkpoints/step-00000004");
-  const auto rest = train({"-n", "2", "--n_epochs", "2", "--resume"});
-  ASSERT_EQ(rest.exit_code, 0) << rest.errors;
+  ASSERT_TRUE(succeeds(train({"-n", "2", "--n_epochs", "2", "--resume"})));
   const auto resumed = History::read(folder / "run" / "history.json");
   ASSERT_EQ(resumed.epochs().size(), whole.epochs().size());
   EXPECT_EQ(resumed.epochs()[2].loss, whole.epochs()[2].loss);

@@ -22,9 +22,8 @@ class InitProgram : public ::testing::Test {
 
   // Writes a configuration for the data, and returns it.
   std::string init(const std::string& data) {
-    const auto written = run_kolo({"init", path(data), "-o", path(data + ".yaml")});
-    EXPECT_EQ(written.exit_code, 0) << written.errors;
-    EXPECT_TRUE(says(written.output, {"is written; next: kolo"}));
+    EXPECT_TRUE(succeeds(run_kolo({"init", path(data), "-o", path(data + ".yaml")}),
+                         {"is written; next: kolo"}));
     return read_text_file(folder_ / (data + ".yaml"));
   }
   // Trains it for two epochs at most.
@@ -113,9 +112,8 @@ TEST_F(InitProgram, BoxesOfASimulation) {
   write_box_hdf5(box, folder_ / "boxes" / "train.h5");
   EXPECT_TRUE(says(init("boxes"), {"simulation box of 8^3 cells", "name: unet3d", "levels: 2",
                                    "crop: 8", "loss: l1", "# better another box"}));
-  const auto shown = run_kolo({"train", path("boxes.yaml"), "data.n_train=4", "data.n_valid=1",
-                               "training.n_epochs=1", "--output", path("boxes-run")});
-  EXPECT_EQ(shown.exit_code, 0) << shown.errors;
+  EXPECT_TRUE(succeeds(run_kolo({"train", path("boxes.yaml"), "data.n_train=4", "data.n_valid=1",
+                                 "training.n_epochs=1", "--output", path("boxes-run")})));
 }
 
 TEST_F(InitProgram, RefusesWhatItCannotDo) {
@@ -126,13 +124,11 @@ TEST_F(InitProgram, RefusesWhatItCannotDo) {
   EXPECT_TRUE(says(refusal("one.npy"), {"is of another kind (.npy array): expected a folder"}));
   folder_.write("there.yaml", "mine");
   write_images("pictures", 2);
-  const auto twice = run_kolo({"init", path("pictures"), "-o", path("there.yaml")});
-  EXPECT_EQ(twice.exit_code, 2);
-  EXPECT_TRUE(says(twice.errors, {"there.yaml is there already; choose another --output"}));
+  EXPECT_TRUE(is_refused(run_kolo({"init", path("pictures"), "-o", path("there.yaml")}),
+                         {"there.yaml is there already; choose another --output"}));
   EXPECT_EQ(read_text_file(folder_ / "there.yaml"), "mine");
-  const auto below = run_kolo({"init", path("pictures"), "-o", path("there.yaml/own.yaml")});
-  EXPECT_EQ(below.exit_code, 2);
-  EXPECT_TRUE(says(below.errors, {"is there, and no folder"}));
+  EXPECT_TRUE(is_refused(run_kolo({"init", path("pictures"), "-o", path("there.yaml/own.yaml")}),
+                         {"is there, and no folder"}));
   EXPECT_EQ(run_kolo({"init", path("pictures"), "-o", path("new/own.yaml")}).exit_code, 0);
 }
 

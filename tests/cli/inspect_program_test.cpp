@@ -1,7 +1,6 @@
 // kolo data inspect, through the binary.
 #include <limits>
 
-#include <gmock/gmock.h>
 #include <torch/types.h>
 #include <nlohmann/json.hpp>
 
@@ -12,12 +11,12 @@
 #include "kolo/train/checkpoint/safetensors.h"
 #include "support/cifar10_files.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
 class InspectProgram : public ::testing::Test {
@@ -29,9 +28,7 @@ class InspectProgram : public ::testing::Test {
     box.parameters = {{"seed", 5}};
   }
   ProcessResult inspect(const std::string& path, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments{"data", "inspect", path};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_kolo(arguments);
+    return run_kolo(joined({"data", "inspect", path}, more));
   }
   Json inspected(const std::string& path, const std::vector<std::string>& more = {"--json"}) {
     const auto result = inspect(path, more);

@@ -1,19 +1,14 @@
 #include <filesystem>
 
-#include <gmock/gmock.h>
-
 #include "cli/background.h"
 #include "kolo/base/machine.h"
 #include "kolo/train/observe/history.h"
+#include "support/matchers.h"
 #include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 namespace fs = std::filesystem;
 
@@ -21,11 +16,9 @@ namespace fs = std::filesystem;
 class LaunchProgram : public ::testing::Test {
  protected:
   [[nodiscard]] std::vector<std::string> words(const std::vector<std::string>& more) const {
-    std::vector<std::string> all = {"train",           KOLO_CONFIGS "/hello.yaml",
-                                    "data.n_train=64", "data.n_valid=32",
-                                    "--output",        output()};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+    return joined({"train", KOLO_CONFIGS "/hello.yaml", "data.n_train=64", "data.n_valid=32",
+                   "--output", output()},
+                  more);
   }
   [[nodiscard]] ProcessResult train(const std::map<std::string, std::string>& environment,
                                     const std::vector<std::string>& more = {}) const {
@@ -36,8 +29,7 @@ class LaunchProgram : public ::testing::Test {
 
   // A program that prints its name, what it was called with and how many threads ranks get.
   void write_stub(const std::string& name) const {
-    folder_.write(name, "#!/bin/sh\necho \"${0##*/} $*\"\necho threads $OMP_NUM_THREADS\n");
-    fs::permissions(folder_ / name, fs::perms::owner_all);
+    folder_.write_program(name, "#!/bin/sh\necho \"${0##*/} $*\"\necho threads $OMP_NUM_THREADS\n");
   }
 
   [[nodiscard]] std::map<std::string, std::string> pbs_job(const std::string& nodes) const {
@@ -94,9 +86,8 @@ TEST_F(LaunchProgram, ARequestToStopInTheFirstMomentsIsRepeatedUntilItIsHeard) {
   const std::string hears_the_second = "n=0; trap \"n=\\$((n+1)); [ \\$n = 2 ] && exit 75\" USR1; ",
                     dies_of_it;
   for (const auto& how : {hears_the_second, dies_of_it}) {
-    folder_.write("mpirun", "#!/bin/sh\nexec env --default-signal=USR1 sh -c '" + how + ": >" +
-                                up.string() + "; while :; do sleep .02; done'\n");
-    fs::permissions(folder_ / "mpirun", fs::perms::owner_all);
+    folder_.write_program("mpirun", "#!/bin/sh\nexec env --default-signal=USR1 sh -c '" + how +
+                                        ": >" + up.string() + "; while :; do sleep .02; done'\n");
     const auto result =
         run_kolo_and({"train", KOLO_CONFIGS "/hello.yaml", "-n", "2", "communication.launcher=mpi",
                       "--oversubscribe", "-o", output()},
@@ -112,8 +103,7 @@ TEST_F(LaunchProgram, ARequestToStopInTheFirstMomentsIsRepeatedUntilItIsHeard) {
 // Open MPI 4.1's launcher may never end where ranks ended at the same moment.
 TEST_F(LaunchProgram, ALauncherThatOutlivesItsRanksForLongIsEnded) {
   KOLO_NEEDS_MPI();
-  folder_.write("mpirun", "#!/bin/sh\nsh -c 'sleep 1.5; exit 75' &\nexec sleep 600\n");
-  fs::permissions(folder_ / "mpirun", fs::perms::owner_all);
+  folder_.write_program("mpirun", "#!/bin/sh\nsh -c 'sleep 1.5; exit 75' &\nexec sleep 600\n");
   const auto result = train({{"PATH", folder_.path().string() + ":/usr/bin:/bin"}},
                             {"-n", "2", "--oversubscribe", "communication.launcher=mpi"});
   EXPECT_EQ(result.exit_code, 75);
@@ -159,21 +149,18 @@ TEST_F(MachineAsItIs, OpenMpGivesTheThreadsThatItPromises) {
   const std::map<std::string, std::string> two{{"OMP_NUM_THREADS", "2"}};
   ASSERT_EQ(train(two).exit_code, 0);
   const auto loss = history().epochs().back().val_loss;
-  const auto fewer =
-      train({{"OMP_NUM_THREADS", "2"}, {"OMP_DYNAMIC", "true"}, {"OMP_MAX_ACTIVE_LEVELS", "0"}});
-  EXPECT_EQ(fewer.exit_code, 0) << fewer.errors;
+  EXPECT_TRUE(succeeds(
+      train({{"OMP_NUM_THREADS", "2"}, {"OMP_DYNAMIC", "true"}, {"OMP_MAX_ACTIVE_LEVELS", "0"}})));
   EXPECT_EQ(history().epochs().back().val_loss, loss);
-  const auto limited = train({{"OMP_NUM_THREADS", "2"}, {"OMP_THREAD_LIMIT", "1"}});
-  EXPECT_EQ(limited.exit_code, 0) << limited.errors;
-  EXPECT_TRUE(says(limited.output, {"1 thread each"}));
+  EXPECT_TRUE(
+      succeeds(train({{"OMP_NUM_THREADS", "2"}, {"OMP_THREAD_LIMIT", "1"}}), {"1 thread each"}));
 }
 
 TEST_F(MachineAsItIs, MoreThreadsThanAProcessStartsAreRefused) {
   for (const char* threads : {"99999999999999999999", "1025,2"}) {
-    const auto result = train({{"OMP_NUM_THREADS", threads}});
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_TRUE(says(result.errors, {"kolo: the environment variable OMP_NUM_THREADS", threads,
-                                     "from 1 to 1024"}));
+    EXPECT_TRUE(
+        is_refused(train({{"OMP_NUM_THREADS", threads}}),
+                   {"kolo: the environment variable OMP_NUM_THREADS", threads, "from 1 to 1024"}));
     EXPECT_FALSE(fs::exists(folder_ / "run"));
   }
 }
@@ -184,8 +171,7 @@ TEST_F(MachineAsItIs, ClosedStandardStreamsAreNobodysFiles) {
       "exec <&- >&- 2>&-; '{}' train '{}' data.n_train=64 data.n_valid=32 -n 2 --oversubscribe "
       "--output '{}'",
       KOLO_PROGRAM, KOLO_CONFIGS "/hello.yaml", (folder_ / "run").string());
-  const auto result = run_process({"sh", "-c", script}, {.deadline = kolo_deadline});
-  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(succeeds(run_process({"sh", "-c", script}, {.deadline = kolo_deadline})));
   EXPECT_FALSE(History::read(folder_ / "run" / "history.json").epochs().empty());
 }
 
@@ -199,20 +185,18 @@ TEST_F(MachineAsItIs, WhatMpirunSaysOfItsFailureIsShown) {
 }
 
 TEST_F(MachineAsItIs, AnEmptyEnvironmentIsEnough) {
-  const auto result = run_process(
+  EXPECT_TRUE(succeeds(run_process(
       {"env", "-i", KOLO_PROGRAM, "train", KOLO_CONFIGS "/hello.yaml", "data.n_train=64",
        "data.n_valid=32", "-n", "2", "--oversubscribe", "--output", folder_ / "run"},
-      {.deadline = kolo_deadline});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
+      {.deadline = kolo_deadline})));
 }
 
 TEST_F(LaunchProgram, APbsJobWithoutItsListOfNodesIsReported) {
   write_stub("mpirun");
   auto environment = pbs_job("node-a\n");
   environment["PBS_NODEFILE"] = "/nowhere/nodes";
-  const auto result = train(environment, {"-n", "2", "--oversubscribe"});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_TRUE(says(result.errors, {"PBS_NODEFILE", "/nowhere/nodes"}));
+  EXPECT_TRUE(is_refused(train(environment, {"-n", "2", "--oversubscribe"}),
+                         {"PBS_NODEFILE", "/nowhere/nodes"}));
 }
 
 TEST_F(LaunchProgram, SrunGetsTheRanksInsideASlurmJob) {
@@ -226,9 +210,8 @@ TEST_F(LaunchProgram, SrunGetsTheRanksInsideASlurmJob) {
 }
 
 TEST_F(LaunchProgram, TheLogSaysWhoStartedTheRun) {
-  const auto result = train({{"SLURM_JOB_ID", "12"}, {"SLURM_RESTART_COUNT", "1"}});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"started in Slurm job 12, restart 1: rank 0 of 1"}));
+  EXPECT_TRUE(succeeds(train({{"SLURM_JOB_ID", "12"}, {"SLURM_RESTART_COUNT", "1"}}),
+                       {"started in Slurm job 12, restart 1: rank 0 of 1"}));
 }
 
 }  // namespace

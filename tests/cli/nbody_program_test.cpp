@@ -19,16 +19,11 @@ namespace fs = std::filesystem;
 class NbodyProgram : public ::testing::Test {
  protected:
   ProcessResult make(const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"data", "nbody", "-o", folder / "new/box.h5"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_kolo(arguments);
+    return run_kolo(joined({"data", "nbody", "-o", folder / "new/box.h5"}, more));
   }
 
   void expect_refused(const std::vector<std::string>& more, const std::string& words) {
-    const auto result = make(more);
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_EQ(result.output, "");
-    EXPECT_TRUE(says(result.errors, {words}));
+    testing::expect_refused(make(more), words);
   }
 
   TemporaryFolder folder;
@@ -43,9 +38,8 @@ std::vector<float> read_field(const BoxFile& box, BoxField field) {
 
 TEST_F(NbodyProgram, MakesABox) {
   const auto result = make({"--size", "32", "--seed", "3", "--crop", "16"});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"box.h5 (", "16 x 16 x 16 cells, seed 3", "matter: density 0.",
-                                   "temperature -0."}));
+  ASSERT_TRUE(succeeds(
+      result, {"box.h5 (", "16 x 16 x 16 cells, seed 3", "matter: density 0.", "temperature -0."}));
   EXPECT_FALSE(says(result.output, {"\x1b"}));
   const auto expected = make_cosmology_box({.size = 32, .seed = 3, .crop = 16});
   const BoxFile box(folder / "new/box.h5");

@@ -1,7 +1,6 @@
 // A program with a network of its own has kolo's commands.
 #include <cstdlib>
 
-#include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>
 
 #include "cli/program.h"
@@ -11,13 +10,11 @@
 #include "kolo/data/dataset.h"
 #include "kolo/nn/network.h"
 #include "kolo/train/objective.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
@@ -61,8 +58,7 @@ class OwnProgram : public SmallRuns {
 
 TEST_F(OwnProgram, HasTheCommandsForRuns) {
   const Words own = {"model.name=one_layer", "training.n_epochs=1"};
-  const auto trained = train_own(own);
-  ASSERT_EQ(trained.exit_code, 0) << trained.errors;
+  ASSERT_TRUE(succeeds(train_own(own)));
   EXPECT_EQ(history().epochs().back().epoch, 1);
   const auto resumed = train_own({"model.name=one_layer", "training.n_epochs=2", "--resume"});
   EXPECT_TRUE(says(resumed.output, {"resuming from"})) << resumed.errors;
@@ -85,21 +81,16 @@ TEST_F(OwnProgram, HasTheCommandsForRuns) {
 
 TEST_F(OwnProgram, IsNamedToJobs) {
   const auto jobs = folder.write("jobs", "");
-  std::filesystem::permissions(
-      folder.write("bin/sbatch", "#!/bin/sh\necho \"$@\" > " + jobs.string() + "; echo 7"),
-      std::filesystem::perms::owner_all);
-  const auto submitted =
-      run_own({"scale", config, "model.name=one_layer", "--ranks", "1", "--submit", "slurm",
-               "--job-script", config, "-o", folder / "study"},
-              {{"PATH", (folder / "bin").string() + ":" + std::getenv("PATH")}});
-  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+  folder.write_program("bin/sbatch", "#!/bin/sh\necho \"$@\" > " + jobs.string() + "; echo 7");
+  EXPECT_TRUE(succeeds(run_own({"scale", config, "model.name=one_layer", "--ranks", "1", "--submit",
+                                "slurm", "--job-script", config, "-o", folder / "study"},
+                               {{"PATH", (folder / "bin").string() + ":" + std::getenv("PATH")}})));
   EXPECT_TRUE(says(read_text_file(jobs), {"--export=ALL,KOLO=/", "/cli_tests"}));
 }
 
 TEST_F(OwnProgram, StartsRanksOfItself) {
-  const auto two = train_own({"model.name=one_layer", "training.n_epochs=1", "-n", "2"});
-  ASSERT_EQ(two.exit_code, 0) << two.errors;
-  EXPECT_TRUE(says(two.output, {"started by kolo, without MPI: rank 0 of 2"}));
+  ASSERT_TRUE(succeeds(train_own({"model.name=one_layer", "training.n_epochs=1", "-n", "2"}),
+                       {"started by kolo, without MPI: rank 0 of 2"}));
   const auto measured = run_own({"eval", run, "-n", "2"});
   EXPECT_TRUE(says(measured.output, {"one_layer", "100 samples, 2 ranks"})) << measured.errors;
 }
@@ -108,11 +99,9 @@ TEST_F(OwnProgram, IsNamedWhereAnotherLacksItsParts) {
   const auto refused = [&](const std::string& command, const std::string& part) {
     auto words = Words{command, run};
     if (command == "predict") words.insert(words.end(), {"in.npy", "-o", "out.npy"});
-    const auto result = run_kolo(words);
-    EXPECT_EQ(result.exit_code, exit_wrong_input);
-    EXPECT_TRUE(
-        says(result.errors, {command + ": " + run + " was trained by ", "/cli_tests, whose " + part,
-                             " kolo doesn't know; use ", "/cli_tests " + command + " " + run}));
+    EXPECT_TRUE(is_refused(run_kolo(words),
+                           {command + ": " + run + " was trained by ", "/cli_tests, whose " + part,
+                            " kolo doesn't know; use ", "/cli_tests " + command + " " + run}));
   };
   ASSERT_EQ(train_own({"model.name=one_layer", "training.n_epochs=1"}).exit_code, 0);
   refused("eval", "network one_layer");
@@ -134,11 +123,9 @@ TEST_F(OwnProgram, IsNamedWhereAnotherLacksItsParts) {
 }
 
 TEST_F(OwnProgram, SaysHowItIsUsed) {
-  const auto without_command = run_own({"own.yaml", "-n", "2"});
-  EXPECT_EQ(without_command.exit_code, exit_wrong_input);
-  EXPECT_TRUE(
-      says(without_command.errors, {"expected a command (train, eval, predict, ",
-                                    "got the file own.yaml; to train: own train own.yaml"}));
+  EXPECT_TRUE(is_refused(run_own({"own.yaml", "-n", "2"}),
+                         {"expected a command (train, eval, predict, ",
+                          "got the file own.yaml; to train: own train own.yaml"}));
   EXPECT_TRUE(says(run_own({"doctor"}).errors, {"unknown command \"doctor\""}));
   EXPECT_TRUE(says(run_own({"train", "c.yaml", "--ouput=x"}).errors, {"did you mean --output?"}));
   const auto help = run_own({"train", "--help"}).output;

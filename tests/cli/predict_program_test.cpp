@@ -3,21 +3,19 @@
 #include <memory>
 #include <random>
 
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/background.h"
 #include "kolo/base/file.h"
 #include "kolo/data/box_files.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 // A very small U-Net, trained on random boxes, with a rate that makes its outputs large.
 class PredictProgram : public ::testing::Test {
@@ -31,8 +29,7 @@ class PredictProgram : public ::testing::Test {
         "optimizer: {name: adam, lr: 0.05}\n"
         "training: {loss: l1, batch_size: 2, n_epochs: 1}\n"
         "device: {intra_threads: 1}\n");
-    const auto result = run_kolo({"train", config, "--output", run()});
-    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    ASSERT_TRUE(succeeds(run_kolo({"train", config, "--output", run()})));
   }
   static void TearDownTestSuite() { trained_.reset(); }
 
@@ -58,9 +55,7 @@ class PredictProgram : public ::testing::Test {
   [[nodiscard]] std::string made(const std::string& name) const { return folder_ / "made" / name; }
   [[nodiscard]] std::vector<std::string> arguments(const std::string& output,
                                                    const std::vector<std::string>& more) const {
-    std::vector<std::string> all{"predict", run(), folder_ / "box_data.npy", "-o", made(output)};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+    return joined({"predict", run(), folder_ / "box_data.npy", "-o", made(output)}, more);
   }
   [[nodiscard]] ProcessResult predict(const std::string& output,
                                       const std::vector<std::string>& more = {}) const {
@@ -83,9 +78,8 @@ class PredictProgram : public ::testing::Test {
   [[nodiscard]] ProcessResult kill_while_it_writes(const std::vector<std::string>& more,
                                                    const std::function<void(pid_t)>& kill) const {
     write_dark(96, "large");
-    std::vector<std::string> words = arguments("gas.h5", {"--tile", "4"});
+    auto words = joined(arguments("gas.h5", {"--tile", "4"}), more);
     words[2] = folder_ / "large_data.npy";
-    words.insert(words.end(), more.begin(), more.end());
     return run_kolo_and(words, [&](pid_t process) {
       const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
       while (names_made().empty() && std::chrono::steady_clock::now() < end)
@@ -103,11 +97,10 @@ class PredictProgram : public ::testing::Test {
 };
 
 TEST_F(PredictProgram, MakesTheSameOnAnyNumberOfRanksAndInAnyTiles) {
-  const auto whole = predict("whole.h5");
-  ASSERT_EQ(whole.exit_code, 0) << whole.errors;
-  EXPECT_TRUE(says(whole.output,
-                   {"unet3d, ", "step-00000006 (epoch 1", "whole.h5: gas of 40^3 cells, 1.22 MiB",
-                    "1 of 40 x 40 x 40 cells at most\n", "cells/s, 1 rank\n", "peak memory"}));
+  ASSERT_TRUE(
+      succeeds(predict("whole.h5"),
+               {"unet3d, ", "step-00000006 (epoch 1", "whole.h5: gas of 40^3 cells, 1.22 MiB",
+                "1 of 40 x 40 x 40 cells at most\n", "cells/s, 1 rank\n", "peak memory"}));
   const auto expected = gas_in("whole.h5");
   const auto largest =
       std::abs(*std::ranges::max_element(expected, {}, [](float v) { return std::abs(v); }));
@@ -120,10 +113,9 @@ TEST_F(PredictProgram, MakesTheSameOnAnyNumberOfRanksAndInAnyTiles) {
       difference = std::max(difference, std::abs(gas[i] - expected[i]));
     EXPECT_LT(difference, 1e-5F) << name;
   };
-  const auto three =
-      predict("three.h5", {"-n", "3", "--oversubscribe", "--tile", "12", "--checkpoint", "6"});
-  ASSERT_EQ(three.exit_code, 0) << three.errors;
-  EXPECT_TRUE(says(three.output, {"64 of 28 x 28 x 28 cells at most", "3 ranks"}));
+  ASSERT_TRUE(succeeds(
+      predict("three.h5", {"-n", "3", "--oversubscribe", "--tile", "12", "--checkpoint", "6"}),
+      {"64 of 28 x 28 x 28 cells at most", "3 ranks"}));
   expect_same("three.h5");
   EXPECT_THAT(names_made(), ElementsAre("three.h5", "whole.h5"));
 
@@ -138,18 +130,16 @@ TEST_F(PredictProgram, MakesTheSameOnAnyNumberOfRanksAndInAnyTiles) {
 TEST_F(PredictProgram, ReplacesAFileOnlyWhenItIsAskedTo) {
   ASSERT_EQ(predict("gas.npy").exit_code, 0);
   const auto before = read_text_file(made("gas.npy"));
-  const auto again = predict("gas.npy", {"-n", "2"});
-  EXPECT_EQ(again.exit_code, 2);
-  EXPECT_TRUE(says(again.errors, {"it is there already; --force replaces it"}));
+  EXPECT_TRUE(
+      is_refused(predict("gas.npy", {"-n", "2"}), {"it is there already; --force replaces it"}));
   EXPECT_EQ(read_text_file(made("gas.npy")), before);
   EXPECT_EQ(predict("gas.npy", {"--force"}).exit_code, 0);
 }
 
 // tests/run has all that can be wrong.
 TEST_F(PredictProgram, RefusesWrongInputBeforeAnythingIsWritten) {
-  const auto result = predict("gas.h5", {"-n", "2", "model.levels=4"});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_TRUE(says(result.errors, {"40^3 cells, but unet3d works on multiples of 16"}));
+  EXPECT_TRUE(is_refused(predict("gas.h5", {"-n", "2", "model.levels=4"}),
+                         {"40^3 cells, but unet3d works on multiples of 16"}));
   EXPECT_TRUE(says(predict("gas.h5", {"model.channels=5"}).errors, {"another model"}));
   EXPECT_THAT(names_made(), IsEmpty());
 }
@@ -189,15 +179,12 @@ TEST(PredictSamplesProgram, ShowsTheMostProbableClassesOrWritesAll) {
   const std::string run = folder / "run";
   ASSERT_EQ(run_kolo({"train", config, "--output", run}).exit_code, 0);
   const std::string images = folder / "digits" / "t10k-images-idx3-ubyte";
-  const auto shown = run_kolo({"predict", run, images});
-  EXPECT_EQ(shown.exit_code, 0) << shown.errors;
-  EXPECT_TRUE(says(shown.output, {"mlp, ", "sample  class  probability  next\n0       ",
-                                  "\n\n... 4 more; -o FILE.csv writes all\n"}));
+  EXPECT_TRUE(succeeds(run_kolo({"predict", run, images}),
+                       {"mlp, ", "sample  class  probability  next\n0       ",
+                        "\n\n... 4 more; -o FILE.csv writes all\n"}));
   const std::string table = folder / "classes.csv";
-  const auto written = run_kolo({"predict", run, images, "-o", table, "-n", "2"});
-  EXPECT_EQ(written.exit_code, 0) << written.errors;
-  EXPECT_TRUE(
-      says(written.output, {"classes.csv: classes of 44 samples\n\ntime ", "samples/s, 2 ranks"}));
+  EXPECT_TRUE(succeeds(run_kolo({"predict", run, images, "-o", table, "-n", "2"}),
+                       {"classes.csv: classes of 44 samples\n\ntime ", "samples/s, 2 ranks"}));
   EXPECT_EQ(std::ranges::count(read_text_file(table), '\n'), 45);
 }
 

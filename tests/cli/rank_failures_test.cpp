@@ -100,17 +100,13 @@ TEST_F(RankFailures, WhatRanksAreNotGivenAlikeIsNamedWithThem) {
 
 // And what there is to go on with: nodes need not see one another's files.
 TEST_F(RankFailures, ACheckpointThatRank0AloneCanRead) {
-  ASSERT_EQ(
-      run_kolo({"train", folder / "same.yaml", "-o", folder / "0" / "run", "training.n_epochs=1"})
-          .exit_code,
-      0);
+  ASSERT_TRUE(succeeds(run_kolo(
+      {"train", folder / "same.yaml", "-o", folder / "0" / "run", "training.n_epochs=1"})));
   const auto resume = "-o run --resume training.n_epochs=";
-  const auto longer = run("train", "../same.yaml", resume + std::string("2"), "$RANK");
-  EXPECT_EQ(longer.exit_code, 0) << longer.errors;
-  EXPECT_TRUE(says(longer.output, {"resuming from run/checkpoints/step-"}));
-  const auto finished = run("train", "../same.yaml", resume + std::string("2"), "$RANK");
-  EXPECT_EQ(finished.exit_code, 0) << finished.errors;
-  EXPECT_TRUE(says(finished.output, {"holds a finished run: 2 epochs"}));
+  EXPECT_TRUE(succeeds(run("train", "../same.yaml", resume + std::string("2"), "$RANK"),
+                       {"resuming from run/checkpoints/step-"}));
+  EXPECT_TRUE(succeeds(run("train", "../same.yaml", resume + std::string("2"), "$RANK"),
+                       {"holds a finished run: 2 epochs"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "1" / "run"));
   expect_said_once(
       run("train", "../same.yaml", "-o run --resume best optimizer.name=adam", "$RANK"),
@@ -125,17 +121,19 @@ TEST_F(RankFailures, DataOfAnotherLength) {
   EXPECT_FALSE(std::filesystem::exists(folder / "results"));
 }
 
-TEST_F(RankFailures, WhereAnotherRankIsStillPreparingTheLowestSaysIt) {
-  expect_said_once(job("3", {FAILING_RANK_PROGRAM, "preparing"}), rank(1) + ": missing for rank 1",
-                   2);
+// Ranks 1 and 2 fail; the lower one has a head start, which a busy machine may use up.
+TEST_F(RankFailures, WhereAnotherRankIsStillPreparingOneSaysIt) {
+  const auto result = job("3", {FAILING_RANK_PROGRAM, "preparing"});
+  expect_said_once(result, ": missing for rank ", 2);
+  EXPECT_TRUE(says(result.errors, {rank(1) + ": missing for rank 1"}) ||
+              says(result.errors, {rank(2) + ": missing for rank 2"}))
+      << result.errors;
 }
 
 // Classes named in Latin 1, which is no UTF-8.
 TEST_F(RankFailures, NamesThatDifferInBytesOfAnotherEncoding) {
-  ASSERT_EQ(run_kolo({"data", "images", "--from", "fashion-mnist", "-o", folder / "0" / "images",
-                      "--per-class", "1"})
-                .exit_code,
-            0);
+  ASSERT_TRUE(succeeds(run_kolo({"data", "images", "--from", "fashion-mnist", "-o",
+                                 folder / "0" / "images", "--per-class", "1"})));
   std::filesystem::copy(folder / "0" / "images", folder / "1" / "images",
                         std::filesystem::copy_options::recursive);
   for (const auto& [rank, name] : {std::pair("0", "caf\xe8"), std::pair("1", "caf\xe9")}) {

@@ -29,15 +29,12 @@ class ReportProgram : public ::testing::Test {
     return folder / name;
   }
 
-  [[nodiscard]] static ProcessResult report(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), "report");
-    return run_kolo(arguments);
+  [[nodiscard]] static ProcessResult report(const std::vector<std::string>& arguments) {
+    return run_kolo(joined({"report"}, arguments));
   }
 
   void expect_refused(const ProcessResult& result, const std::string& words) const {
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_EQ(result.output, "");
-    EXPECT_TRUE(says(result.errors, {words}));
+    testing::expect_refused(result, words);
     EXPECT_FALSE(std::filesystem::exists(page)) << "nothing is written";
   }
 
@@ -47,9 +44,7 @@ class ReportProgram : public ::testing::Test {
 
 TEST_F(ReportProgram, WritesAPage) {
   const auto first = write_run("first", 3), second = write_run("second", 2);
-  const auto result = report({first, second, "-o", page});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {fmt::format("{}: 2 runs, ", page)}));
+  EXPECT_TRUE(succeeds(report({first, second, "-o", page}), {fmt::format("{}: 2 runs, ", page)}));
   EXPECT_TRUE(says(read_text_file(page), {"Chart.js v3", "Validation error"}));
 }
 
@@ -81,8 +76,7 @@ TEST_F(ReportProgram, WritesOverNothingButItsOwnPages) {
   // Its own, and an empty file, may be replaced.
   folder.write("page.html", "");
   for (int time = 0; time < 2; ++time) {
-    const auto again = report({run, "-o", page});
-    EXPECT_EQ(again.exit_code, 0) << again.errors;
+    EXPECT_TRUE(succeeds(report({run, "-o", page})));
   }
 }
 
@@ -99,8 +93,7 @@ void write_begun_run(const std::filesystem::path& folder, int steps) {
 
 TEST_F(ReportProgram, DrawsARunWithinItsFirstEpoch) {
   write_begun_run(folder / "begun", 30);
-  const auto result = report({folder / "begun", "-o", page});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_TRUE(succeeds(report({folder / "begun", "-o", page})));
   // Points lie at the fraction of the epoch that is done.
   EXPECT_TRUE(says(read_text_file(page), {"Loss, step by step", R"("epoch":[0.1,0.2,0.3])"}));
 }

@@ -3,41 +3,33 @@
 #include <csignal>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "cli/background.h"
 #include "kolo/base/file.h"
+#include "support/expect_end.h"
+#include "support/matchers.h"
 #include "support/needs_mpi.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 // kolo run, with small shell programs on two ranks.
 class RunProgram : public ::testing::Test {
  protected:
   // A shell program; $RANK is its rank, whatever launcher has started it.
   [[nodiscard]] std::string program(const std::string& text) const {
-    folder_.write("program",
-                  "#!/bin/sh\n"
-                  "RANK=${KOLO_PROCESS_RANK:-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}}\n" +
-                      text);
-    const auto path = folder_ / "program";
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-    return path;
+    return folder_.write_program(
+        "program",
+        "#!/bin/sh\n"
+        "RANK=${KOLO_PROCESS_RANK:-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}}\n" +
+            text);
   }
 
   [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& options,
                                                    const std::string& text) const {
-    std::vector<std::string> all = {"run", "-n", "2", "--oversubscribe", "--launcher", launcher_};
-    all.insert(all.end(), options.begin(), options.end());
-    all.push_back(program(text));
-    return all;
+    return joined(joined({"run", "-n", "2", "--oversubscribe", "--launcher", launcher_}, options),
+                  {program(text)});
   }
 
   [[nodiscard]] ProcessResult run(const std::vector<std::string>& options,
@@ -66,15 +58,13 @@ class RunProgramByMpi : public RunProgram {
 
 TEST_F(RunProgramByMpi, TagsEveryLineWithItsRank) {
   const auto result = run({}, "echo here; echo there >&2");
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(says(result.output, {"[0] here\n", "[1] here\n"}));
+  EXPECT_TRUE(succeeds(result, {"[0] here\n", "[1] here\n"}));
   EXPECT_TRUE(says(result.errors, {"[0] there\n", "[1] there\n"}));
 }
 
 TEST_F(RunProgramByMpi, EndsWithTheFailedRanksStatus) {
   const auto result = run({}, "[ $RANK = 1 ] && exit 7; sleep 20");
-  EXPECT_EQ(result.exit_code, 7);
-  EXPECT_EQ(result.left_behind, 0);
+  expect_end(result, 7);
   EXPECT_THAT(result.errors, ContainsRegex("kolo run: rank 1 \\(on .*\\): .*/program ended with "
                                            "status 7\n"));
   EXPECT_FALSE(says(result.errors, {"rank 0"})) << "it was ended because of the other";
@@ -91,8 +81,7 @@ TEST_F(RunProgramByMpi, AKilledRankIsAReasonToStartAgain) {
 
 TEST_F(RunProgram, WhatCannotBeFoundIsWrongInput) {
   const auto result = run_kolo({"run", "-n", "2", "--oversubscribe", "/nowhere/to/be/found"});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_TRUE(says(result.errors, {"/nowhere/to/be/found"}));
+  EXPECT_TRUE(is_refused(result, {"/nowhere/to/be/found"}));
   EXPECT_EQ(result.output, "");
 }
 
@@ -127,9 +116,7 @@ TEST_F(RunProgram, DoesNotStartAgainWhatEndsOnPurpose) {
 TEST_F(RunProgram, AKilledRankLeavesNothingBehind) {
   const auto result =
       run({}, "[ $RANK = 1 ] && kill -9 $$; trap '' TERM; sleep 20; sleep 20; sleep 20");
-  EXPECT_NE(result.exit_code, 0);
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.left_behind, 0);
+  expect_end(result, ::testing::Ne(0));
 }
 
 // kolo run is asked to end: the ranks are told, once, and nothing is started again.
@@ -184,9 +171,7 @@ TEST_F(RunSignals, CtrlCAtATerminalIsTheSameForTheRanksOfMpi) {
 TEST_F(RunSignals, AProgramThatKnowsNoSignalsIsEndedByIt) {
   const auto result =
       signalled("get_ready; exec sleep 30", [](pid_t kolo) { ::kill(kolo, SIGTERM); });
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, 128 + SIGTERM);
-  EXPECT_EQ(result.left_behind, 0);
+  expect_end(result, 128 + SIGTERM);
   EXPECT_FALSE(says(result.errors, {"restart"}));
 }
 
@@ -199,18 +184,16 @@ TEST_F(RunSignals, ASecondSignalEndsTheJobAtOnce) {
     if (wait_for_file(folder_ / "told-0") && wait_for_file(folder_ / "told-1"))
       ::kill(kolo, SIGINT);
   });
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_NE(result.exit_code, 0);
-  EXPECT_EQ(result.left_behind, 0);
+  expect_end(result, ::testing::Ne(0));
   EXPECT_FALSE(says(result.errors, {"restart"}));
 }
 
 TEST_F(RunSignals, Sigusr1IsPassedOnAsItIs) {
-  const auto result = signalled(
-      "trap 'echo checkpoint; exit 0' USR1\nget_ready\nwhile :; do sleep 20 & wait $!; done",
-      [](pid_t kolo) { ::kill(kolo, SIGUSR1); });
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(says(result.output, {"[0] checkpoint\n", "[1] checkpoint\n"}));
+  EXPECT_TRUE(succeeds(
+      signalled(
+          "trap 'echo checkpoint; exit 0' USR1\nget_ready\nwhile :; do sleep 20 & wait $!; done",
+          [](pid_t kolo) { ::kill(kolo, SIGUSR1); }),
+      {"[0] checkpoint\n", "[1] checkpoint\n"}));
 }
 
 }  // namespace

@@ -18,10 +18,10 @@ namespace fs = std::filesystem;
 
 class ScaleProgram : public ::testing::Test {
  protected:
-  [[nodiscard]] ProcessResult scale(std::vector<std::string> arguments,
+  [[nodiscard]] ProcessResult scale(const std::vector<std::string>& arguments,
                                     std::map<std::string, std::string> environment = {}) const {
-    arguments.insert(arguments.begin(), {"scale", config_, "--oversubscribe"});
-    return run_kolo(arguments, std::move(environment));
+    return run_kolo(joined({"scale", config_, "--oversubscribe"}, arguments),
+                    std::move(environment));
   }
   [[nodiscard]] std::vector<std::string> one_job() const {
     return {"--ranks", "1", "--submit", "slurm", "--job-script", config_};
@@ -32,10 +32,8 @@ class ScaleProgram : public ::testing::Test {
   [[nodiscard]] std::map<std::string, std::string> scheduler(const std::string& sbatch,
                                                              const std::string& squeue) const {
     for (const auto& [name, text] :
-         {std::pair("bin/sbatch", sbatch), std::pair("bin/squeue", squeue)}) {
-      folder_.write(name, "#!/bin/sh\n" + text);
-      fs::permissions(folder_ / name, fs::perms::owner_all);
-    }
+         {std::pair("bin/sbatch", sbatch), std::pair("bin/squeue", squeue)})
+      folder_.write_program(name, "#!/bin/sh\n" + text);
     return {{"PATH", (folder_ / "bin").string() + ":" + std::getenv("PATH")}};
   }
 
@@ -54,9 +52,9 @@ TEST_F(ScaleProgram, AStudyGrowsAndDoesNothingTwice) {
   ASSERT_EQ(scale({"--ranks", "1"}).exit_code, 0);
   const auto file = study_folder_ / "runs/weak-1/history.json";
   const auto before = fs::last_write_time(file);
-  const auto other = scale({"--ranks", "2", "training.n_epochs=3"});
-  EXPECT_EQ(other.exit_code, 2) << "another study is not mixed in";
-  EXPECT_TRUE(says(other.errors, {"other settings", "--output"}));
+  EXPECT_TRUE(
+      is_refused(scale({"--ranks", "2", "training.n_epochs=3"}), {"other settings", "--output"}))
+      << "another study is not mixed in";
   EXPECT_EQ(study().points.size(), 1U);
 
   const auto result = scale({"--ranks", "1,2"});
@@ -88,8 +86,7 @@ TEST_F(ScaleProgram, AStudyGrowsAndDoesNothingTwice) {
 }
 
 TEST_F(ScaleProgram, StrongScalingKeepsTheStepsOfAnEpoch) {
-  const auto result = scale({"--ranks", "1,2", "--strong", "training.n_epochs=1"});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  ASSERT_TRUE(succeeds(scale({"--ranks", "1,2", "--strong", "training.n_epochs=1"})));
   const auto json = nlohmann::json::parse(read_text_file(folder_ / "digits-strong/study.json"));
   EXPECT_EQ(json["scaling"], "strong");
   EXPECT_EQ(json["points"][1]["batch_size"], 4);
@@ -109,10 +106,9 @@ TEST_F(ScaleProgram, RanksMayShareSamples) {
           "model: {name: unet3d, levels: 3, channels: 4}\n"
           "optimizer: {name: adam, lr: 0.001}\n"
           "training: {loss: l1, global_batch_size: 2, n_epochs: 1}\n");
-  const auto result =
-      run_kolo({"scale", fields, "--oversubscribe", "--parallel", "spatial", "--ranks", "1,2"});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"All ranks share each sample", "[2,1,1]"}));
+  ASSERT_TRUE(succeeds(
+      run_kolo({"scale", fields, "--oversubscribe", "--parallel", "spatial", "--ranks", "1,2"}),
+      {"All ranks share each sample", "[2,1,1]"}));
   EXPECT_TRUE(says(read_text_file(folder_ / "fields-spatial/report.html"),
                    {"Memory per rank against ranks"}));
   const auto study = Study::read(folder_ / "fields-spatial/study.json");
@@ -128,9 +124,8 @@ TEST_F(ScaleProgram, RanksMayShareSamples) {
 }
 
 TEST_F(ScaleProgram, RefusesSamplesThatCantBeShared) {
-  const auto refused = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {"--ranks", "1,2"});
-    const auto result = scale(arguments);
+  const auto refused = [&](const std::vector<std::string>& arguments) {
+    const auto result = scale(joined({"--ranks", "1,2"}, arguments));
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_FALSE(fs::exists(folder_ / "digits-spatial"));
     return result.errors;
@@ -146,9 +141,7 @@ TEST_F(ScaleProgram, WritesOverNothingThatIsNoStudys) {
   for (const std::string name : {"config.yaml", "report.html"}) {
     fs::create_directories(study_folder_);
     std::ofstream(study_folder_ / name) << "precious";
-    const auto result = scale({"--ranks", "1"});
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_TRUE(says(result.errors, {"it holds " + name}));
+    EXPECT_TRUE(is_refused(scale({"--ranks", "1"}), {"it holds " + name}));
     EXPECT_EQ(read_text_file(study_folder_ / name), "precious");
     fs::remove_all(study_folder_);
   }
@@ -157,17 +150,20 @@ TEST_F(ScaleProgram, WritesOverNothingThatIsNoStudys) {
 TEST_F(ScaleProgram, GoesOnWithAStudyThatWasInterrupted) {
   const std::vector<std::string> command{"scale",   config_, "--oversubscribe",
                                          "--ranks", "1,2",   "training.n_epochs=60"};
-  const auto stopped = run_kolo_and(command, [&](pid_t process) {
-    // The first run has left a checkpoint.
-    EXPECT_TRUE(wait_for_file(study_folder_ / "runs/weak-1/checkpoints"));
-    ::kill(process, SIGINT);
-  });
+  ProcessResult stopped;
+  do {  // again where the first run was done before the signal
+    fs::remove_all(study_folder_);
+    stopped = run_kolo_and(command, [&](pid_t process) {
+      // The first run has left a checkpoint.
+      EXPECT_TRUE(wait_for_file(study_folder_ / "runs/weak-1/checkpoints"));
+      ::kill(process, SIGINT);
+    });
+  } while (study().points[0].state == StudyPointState::done);
   EXPECT_EQ(stopped.exit_code, 75) << stopped.errors;
   EXPECT_TRUE(says(stopped.errors, {"the same command goes on"}));
   EXPECT_EQ(stopped.left_behind, 0);
   EXPECT_EQ(study().points[0].state, StudyPointState::pending);
-  const auto result = run_kolo(command);
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  ASSERT_TRUE(succeeds(run_kolo(command)));
   EXPECT_TRUE(says(read_text_file(study_folder_ / "runs/weak-1/out.log"), {"resuming from"}));
   EXPECT_EQ(study().points[0].results.epochs, 60);
   EXPECT_EQ(study().points[1].results.epochs, 60);
@@ -187,9 +183,7 @@ TEST_F(ScaleProgram, ARunThatFailsDoesNotStopTheOthers) {
 
 TEST_F(ScaleProgram, WrongInputIsRefusedBeforeAnythingIsWritten) {
   const auto refused = [&](std::vector<std::string> arguments, const std::string& message) {
-    const auto result = scale(std::move(arguments));
-    EXPECT_EQ(result.exit_code, 2) << result.errors;
-    EXPECT_TRUE(says(result.errors, {message}));
+    EXPECT_TRUE(is_refused(scale(std::move(arguments)), {message}));
     EXPECT_FALSE(fs::exists(study_folder_));
   };
   refused({"--ranks", "1,100"}, "100 ranks");  // more than there are samples for
@@ -197,10 +191,8 @@ TEST_F(ScaleProgram, WrongInputIsRefusedBeforeAnythingIsWritten) {
 }
 
 TEST_F(ScaleProgram, DryRunShowsTheCommands) {
-  const auto result = scale({"--ranks", "2", "--dry-run", "--warmup", "0,1"});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(
-      says(result.output, {"kolo train " + config_, "-n 2", "training.lr_warmup_epochs=1"}));
+  EXPECT_TRUE(succeeds(scale({"--ranks", "2", "--dry-run", "--warmup", "0,1"}),
+                       {"kolo train " + config_, "-n 2", "training.lr_warmup_epochs=1"}));
   EXPECT_FALSE(fs::exists(study_folder_));
 }
 

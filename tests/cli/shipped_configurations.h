@@ -14,16 +14,14 @@ namespace kolo::testing {
 class ShippedConfigurations : public ::testing::Test {
  protected:
   void make(const std::string& kind, const char* per_class) {
-    const auto made =
-        run_kolo({"data", kind, "--from", "fashion-mnist", "-o", data, "--per-class", per_class});
-    ASSERT_EQ(made.exit_code, 0) << made.errors;
+    ASSERT_TRUE(succeeds(
+        run_kolo({"data", kind, "--from", "fashion-mnist", "-o", data, "--per-class", per_class})));
   }
 
   History train(const std::string& name, std::vector<std::string> settings) {
     settings.insert(settings.begin(), {"train", KOLO_CONFIGS "/" + name, "-n", "2", "--output",
                                        (folder / "run").string()});
-    const auto result = run_kolo(settings, {}, long_deadline);
-    EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
+    EXPECT_TRUE(succeeds(run_kolo(settings, {}, long_deadline)));
     return History::read(folder / "run" / "history.json");
   }
 

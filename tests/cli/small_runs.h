@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -44,10 +45,7 @@ class SmallRuns : public ::testing::Test {
 
   [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& more,
                                                    const std::string& output = "run") const {
-    std::vector<std::string> all = {"train", config, "--output", folder / output,
-                                    "device.intra_threads=1"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+    return joined({"train", config, "--output", folder / output, "device.intra_threads=1"}, more);
   }
   [[nodiscard]] ProcessResult train(const std::vector<std::string>& more,
                                     const std::string& output = "run") const {
@@ -61,8 +59,7 @@ class SmallRuns : public ::testing::Test {
     auto& run = runs[more];
     if (run.empty()) {
       run = trained / std::to_string(runs.size());
-      const auto result = train(more, run);
-      ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+      ASSERT_TRUE(succeeds(train(more, run)));
     }
     copy(run, output);
   }
@@ -79,6 +76,20 @@ class SmallRuns : public ::testing::Test {
   [[nodiscard]] std::filesystem::path checkpoint(int step,
                                                  const std::string& output = "run") const {
     return folder / output / "checkpoints" / fmt::format("step-{:08}", step) / "manifest.json";
+  }
+  // Waits for a checkpoint of this step or, because old ones are removed, of a later one.
+  [[nodiscard]] bool wait_for_checkpoint(int step, const std::string& output = "run") const {
+    const auto manifest = checkpoint(step, output);
+    const auto first = manifest.parent_path().filename().string();
+    return wait_until([&] {
+      std::error_code none_yet;
+      const std::filesystem::directory_iterator all(folder / output / "checkpoints", none_yet);
+      return std::ranges::any_of(all, [&](const auto& entry) {
+        const auto name = entry.path().filename().string();
+        return name.size() == first.size() && name >= first &&
+               std::filesystem::exists(entry.path() / manifest.filename());
+      });
+    });
   }
   [[nodiscard]] std::string text_of(const std::string& file) const {
     return read_text_file(folder / file);

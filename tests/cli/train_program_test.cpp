@@ -20,17 +20,14 @@ class TrainProgram : public SmallRuns {
   }
 
   // The program itself, not a fork of this process.
-  [[nodiscard]] ProcessResult start(std::vector<std::string> words) const {
-    words.insert(words.begin(), {"train", config});
-    words.insert(words.end(), {"--output", (folder / "run").string()});
-    return start_kolo(words);
+  [[nodiscard]] ProcessResult start(const std::vector<std::string>& words) const {
+    return start_kolo(joined(joined({"train", config}, words), {"--output", folder / "run"}));
   }
 };
 
 TEST_F(TrainProgram, TwoRanksTrainAndLeaveEverythingBehind) {
   const auto result = train({"-n", "2", "training.n_epochs=4", "training.log_every=5"});
-  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
-  EXPECT_TRUE(says(result.output, {"2 ranks on 1 node"}));
+  ASSERT_TRUE(succeeds(result, {"2 ranks on 1 node"}));
   EXPECT_TRUE(says(result.output, {"best validation accuracy"}));
   EXPECT_TRUE(says(result.output, {"results in " + (folder / "run").string()}));
   for (const char* name : {"config.yaml", "out.log", "history.json", "checkpoints"}) {
@@ -65,9 +62,8 @@ TEST_F(TrainProgram, NotesEveryStartWithCommandVersionAndHost) {
 }
 
 TEST_F(TrainProgram, MaxStepsEndTheRunInMidEpochAndItGoesOnAfterThem) {
-  const auto result = train({"training.max_steps=30", "training.n_epochs=4"});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"1 rank on 1 node"}));
+  ASSERT_TRUE(
+      succeeds(train({"training.max_steps=30", "training.n_epochs=4"}), {"1 rank on 1 node"}));
   const auto record = history();
   ASSERT_EQ(record.epochs().size(), 3U) << "untrained, one of 25 steps, one of 5";
   EXPECT_EQ(record.epochs()[2].step, 30);
@@ -79,10 +75,9 @@ TEST_F(TrainProgram, MaxStepsEndTheRunInMidEpochAndItGoesOnAfterThem) {
 
 TEST_F(TrainProgram, JoinsAnMpirunOfTheUser) {
   KOLO_NEEDS_MPI();
-  const auto result = run_process(
+  ASSERT_TRUE(succeeds(run_process(
       {MPIRUN_SCRIPT, "2", KOLO_PROGRAM, "train", config, "--output", (folder / "run").string()},
-      {.deadline = std::chrono::seconds(120)});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
+      {.deadline = std::chrono::seconds(120)})));
   EXPECT_EQ(history().n_ranks(), 2);
 }
 
@@ -111,17 +106,14 @@ TEST(RankGuard, AnyRankThatThrowsEndsTheJobAndItsMessageIsShownOnce) {
 }
 
 TEST_F(TrainProgram, ShowsTheConfigurationAndWritesNothing) {
-  const auto result = train({"--show-config", "optimizer.lr=0.5"});
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_TRUE(says(result.output, {"lr: 0.5"}));
+  EXPECT_TRUE(succeeds(train({"--show-config", "optimizer.lr=0.5"}), {"lr: 0.5"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
 class TutorialOptions : public SmallRuns {
  protected:
-  [[nodiscard]] std::string shown(std::vector<std::string> options) const {
-    options.insert(options.begin(), {"train", config, "--show-config"});
-    const auto run = run_kolo(options);
+  [[nodiscard]] std::string shown(const std::vector<std::string>& options) const {
+    const auto run = run_kolo(joined({"train", config, "--show-config"}, options));
     EXPECT_EQ(run.exit_code, 0) << run.errors;
     return run.output;
   }
@@ -138,18 +130,15 @@ TEST_F(TutorialOptions, StandForSettings) {
       "data={name: nbody, train_path: a, valid_path: b, n_train: 1, n_valid: 1}";
   const std::vector<std::string> fields = {"model.name=unet3d", "training.loss=l1", box};
   for (const auto& [given, mode] :
-       {std::pair("inmem", "inmem"), std::pair("dali-lowmem", "lowmem")}) {
-    auto options = fields;
-    options.insert(options.end(), {"--data_loader_config", given});
-    EXPECT_TRUE(says(shown(options), {std::string("mode: ") + mode + "\n"}));
-  }
+       {std::pair("inmem", "inmem"), std::pair("dali-lowmem", "lowmem")})
+    EXPECT_TRUE(says(shown(joined(fields, {"--data_loader_config", given})),
+                     {std::string("mode: ") + mode + "\n"}));
 }
 
 TEST_F(TutorialOptions, MoreThreadsThanProcessorsAreCut) {
-  const auto run = run_kolo({"train", config, "--output", folder / "run", "training.n_epochs=1",
-                             "device.intra_threads=1024"});
-  ASSERT_EQ(run.exit_code, 0) << run.errors;
-  EXPECT_TRUE(says(run.output, {"device.intra_threads: 1024 are more threads than there are"}));
+  ASSERT_TRUE(succeeds(run_kolo({"train", config, "--output", folder / "run", "training.n_epochs=1",
+                                 "device.intra_threads=1024"}),
+                       {"device.intra_threads: 1024 are more threads than there are"}));
 }
 
 }  // namespace

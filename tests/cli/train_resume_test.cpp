@@ -1,13 +1,10 @@
 // kolo train --resume: choice of the checkpoint, changed settings, and the records.
 #include "cli/small_runs.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class TrainResume : public SmallRuns {
  protected:
@@ -22,9 +19,7 @@ TEST_F(TrainResume, ScheduleAndEpochGoOnWithOtherRanksAndOtherBatches) {
   have_run({cosine, "-n", "2"}, "two");
   const auto resume = [&](const std::vector<std::string>& more) {
     copy("one", "run");
-    auto words = more;
-    words.insert(words.end(), {cosine, "--resume", "50"});
-    const auto result = train(words);
+    const auto result = train(joined(more, {cosine, "--resume", "50"}));
     EXPECT_EQ(result.exit_code, 0) << result.errors;
     return result.output;
   };
@@ -96,9 +91,7 @@ TEST_F(TrainResume, AnotherOrderOfSamplesIsRefusedUnlessItIsWanted) {
                                                         {"--resume=30", "training.batch_size=8"},
                                                         {"--resume=30", "seed=2", "-n", "2"}};
   for (const auto& other : others) {
-    const auto refused = train(other);
-    EXPECT_EQ(refused.exit_code, 2) << other[1];
-    EXPECT_TRUE(says(refused.errors, {" instead of ", "--allow-data-change"}));
+    EXPECT_TRUE(is_refused(train(other), {" instead of ", "--allow-data-change"})) << other[1];
   }
   write_small_mnist(folder / "more", 416, 100);
   const std::string elsewhere = "data.path=" + (folder / "more").string();
@@ -109,10 +102,9 @@ TEST_F(TrainResume, AnotherOrderOfSamplesIsRefusedUnlessItIsWanted) {
   // The same samples may lie somewhere else.
   copy(data(), "moved");
   const std::string moved = "data.path=" + (folder / "moved").string();
-  const auto wanted =
-      train({"--resume=25", moved, "training.n_epochs=2", "seed=2", "--allow-data-change"});
-  EXPECT_EQ(wanted.exit_code, 0) << wanted.errors;
-  EXPECT_TRUE(says(wanted.output, {"samples come in another order than so far: seed is 2"}));
+  EXPECT_TRUE(succeeds(
+      train({"--resume=25", moved, "training.n_epochs=2", "seed=2", "--allow-data-change"}),
+      {"samples come in another order than so far: seed is 2"}));
 }
 
 TEST_F(TrainResume, AFinishedRunSaysThatItIsAndHowToGoOn) {
@@ -124,12 +116,10 @@ TEST_F(TrainResume, AFinishedRunSaysThatItIsAndHowToGoOn) {
                                              {"-n", "2", "--max-restarts", "2", "--resume"},
                                              {"--resume", "training.n_epochs=1"},
                                              {"--resume=25", "training.n_epochs=1"}}) {
-    const auto result = train(again);
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
     EXPECT_TRUE(
-        says(result.output, {(folder / "run").string() + " holds a finished run: 4 epochs, 100 "
-                                                         "steps; best validation accuracy",
-                             "--resume training.n_epochs=8"}));
+        succeeds(train(again), {(folder / "run").string() + " holds a finished run: 4 epochs, 100 "
+                                                            "steps; best validation accuracy",
+                                "--resume training.n_epochs=8"}));
   }
   EXPECT_EQ(text_of("run/history.json"), before);
   // As a run leaves them that is killed when all is done.
@@ -145,15 +135,14 @@ TEST_F(TrainResume, AFinishedRunSaysThatItIsAndHowToGoOn) {
 TEST_F(TrainResume, LessThanAStoppedRunHasDoneIsRefused) {
   const auto stopped = run_kolo_and(
       arguments({"training.n_epochs=500", "checkpoint.every_steps=1"}), [&](pid_t kolo) {
-        if (wait_for_file(checkpoint(60))) ::kill(kolo, SIGTERM);
+        if (wait_for_checkpoint(60)) ::kill(kolo, SIGTERM);
       });
   ASSERT_EQ(stopped.exit_code, 75) << stopped.errors;
   const auto before = text_of("run/history.json");
   for (const char* ranks : {"1", "2"}) {
-    const auto refused = train({"-n", ranks, "--resume", "training.n_epochs=1"});
-    EXPECT_EQ(refused.exit_code, 2) << refused.output;
-    EXPECT_TRUE(says(refused.errors, {"has done more than training.n_epochs: 1",
-                                      "or go on from an earlier checkpoint"}));
+    EXPECT_TRUE(is_refused(
+        train({"-n", ranks, "--resume", "training.n_epochs=1"}),
+        {"has done more than training.n_epochs: 1", "or go on from an earlier checkpoint"}));
   }
   EXPECT_TRUE(says(train({"--resume", "training.max_steps=20"}).errors,
                    {"has done more than training.max_steps: 20"}));
@@ -173,18 +162,14 @@ TEST_F(TrainResume, WhatIsGoneOnFromInPlaceOfADamagedOneIsLookedAtToo) {
   flip(checkpoint(50).parent_path() / "model.safetensors");
   const auto before = text_of("run/config.yaml");
   for (const char* ranks : {"1", "2"}) {
-    const auto refused =
-        train({"-n", ranks, "--resume", "training.n_epochs=3", "training.batch_size=20"});
-    EXPECT_EQ(refused.exit_code, 2) << ranks << refused.output << refused.errors;
-    EXPECT_TRUE(says(refused.errors, {"training.batch_size is 20 instead of 16"}));
+    EXPECT_TRUE(is_refused(
+        train({"-n", ranks, "--resume", "training.n_epochs=3", "training.batch_size=20"}),
+        {"training.batch_size is 20 instead of 16"}))
+        << ranks;
   }
   EXPECT_EQ(text_of("run/config.yaml"), before);
   // A run whose last checkpoint is damaged is not finished.
-  auto again = two_epochs;
-  again.emplace_back("--resume");
-  const auto result = train(again);
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"step-00000040", "is damaged"}));
+  ASSERT_TRUE(succeeds(train(joined(two_epochs, {"--resume"})), {"step-00000040", "is damaged"}));
   expect_same_weights("whole", "run");
   expect_same_records("whole", "run");
 }
@@ -212,10 +197,9 @@ TEST_F(TrainResume, AnotherRunsCheckpointBeginsARunOfItsOwn) {
   have_run(two_epochs, "first");
   have_run({"training.n_epochs=1"}, "run");
   const auto before = text_of("first/history.json");
-  const auto result =
-      train({"--resume", folder / "first" / "checkpoints" / "step-00000050"}, "run");
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_TRUE(says(result.output, {"held an earlier run; it is now"}));
+  ASSERT_TRUE(
+      succeeds(train({"--resume", folder / "first" / "checkpoints" / "step-00000050"}, "run"),
+               {"held an earlier run; it is now"}));
   EXPECT_EQ(newest().step, 100);
   EXPECT_EQ(history().epochs().front().step, 75);
   EXPECT_EQ(text_of("first/history.json"), before);
@@ -234,18 +218,13 @@ TEST_F(TrainResume, WhatCannotBeGoneOnWithIsRefusedByName) {
   changed.back() = static_cast<char>(changed.back() ^ 1);
   for (const auto& damaged : {sound + "x", changed}) {
     { std::ofstream(file, std::ios::trunc) << damaged; }
-    const auto named = train({"--resume=25"});
-    EXPECT_EQ(named.exit_code, 2);
-    EXPECT_TRUE(says(named.errors, {checkpoint(25).parent_path().string() + " can't be used",
-                                    "model.safetensors"}));
+    EXPECT_TRUE(is_refused(
+        train({"--resume=25"}),
+        {checkpoint(25).parent_path().string() + " can't be used", "model.safetensors"}));
   }
-  const auto best = train({"--resume=best"});
-  EXPECT_EQ(best.exit_code, 2);
-  EXPECT_TRUE(says(best.errors, {checkpoint(25).parent_path().string()}));
-  const auto newest = train({"--resume"});
-  EXPECT_EQ(newest.exit_code, 2);
-  EXPECT_TRUE(
-      says(newest.errors, {"holds no checkpoint that can be used", "run without --resume"}));
+  EXPECT_TRUE(is_refused(train({"--resume=best"}), {checkpoint(25).parent_path().string()}));
+  EXPECT_TRUE(is_refused(train({"--resume"}),
+                         {"holds no checkpoint that can be used", "run without --resume"}));
 }
 
 // The last step of the second epoch makes all parameters infinite.

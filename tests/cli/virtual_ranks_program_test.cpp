@@ -9,11 +9,9 @@ namespace {
 class VirtualRanks : public SmallRuns {
  protected:
   [[nodiscard]] static std::vector<std::string> settings(const std::vector<std::string>& more) {
-    std::vector<std::string> all = {"training.virtual_ranks=4", "training.batch_size=8",
-                                    "training.n_epochs=2", "model.dropout=0.25",
-                                    "training.clip_norm=1"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+    return joined({"training.virtual_ranks=4", "training.batch_size=8", "training.n_epochs=2",
+                   "model.dropout=0.25", "training.clip_norm=1"},
+                  more);
   }
 };
 
@@ -22,8 +20,7 @@ TEST_F(VirtualRanks, ARunHasTheSameBitsOnAnyNumberOfRanks) {
   EXPECT_TRUE(
       says(text_of("one/out.log"), {"4 virtual ranks", "batch 8 per virtual rank (32 in all)"}));
   for (const auto* const ranks : {"2", "3"}) {
-    const auto run = train(settings({"-n", ranks, "--oversubscribe"}), ranks);
-    ASSERT_EQ(run.exit_code, 0) << run.errors;
+    ASSERT_TRUE(succeeds(train(settings({"-n", ranks, "--oversubscribe"}), ranks)));
     expect_same_weights("one", ranks);
     expect_same_records("one", ranks);
   }
@@ -33,9 +30,8 @@ TEST_F(VirtualRanks, ARunGoesOnWithOtherRanksToTheSameBits) {
   have_run(settings({"checkpoint.every_steps=5"}), "whole");
   const auto first = settings({"checkpoint.every_steps=5", "-n", "4", "--oversubscribe"});
   ASSERT_EQ(train(first).exit_code, 0);
-  const auto rest = train(settings({"--resume=15", "-n", "3", "--oversubscribe"}));
-  ASSERT_EQ(rest.exit_code, 0) << rest.errors;
-  EXPECT_TRUE(says(rest.output, {"3 ranks instead of 4"}));
+  ASSERT_TRUE(succeeds(train(settings({"--resume=15", "-n", "3", "--oversubscribe"})),
+                       {"3 ranks instead of 4"}));
   expect_same_weights("whole", "run");
 }
 
@@ -44,16 +40,13 @@ TEST_F(VirtualRanks, AResumeSaysWhatElseTheBitsDependOn) {
   const auto state = newest().content.state;
   EXPECT_EQ(state.at("virtual_ranks"), 4);
   EXPECT_EQ(state.at("made_with").at("threads per rank"), "1");
-  const auto other = train(settings({"--resume=15", "device.intra_threads=2"}));
-  ASSERT_EQ(other.exit_code, 0) << other.errors;
-  EXPECT_TRUE(says(other.output, {"made with threads per rank 2 instead of 1: the last digits"}));
+  ASSERT_TRUE(succeeds(train(settings({"--resume=15", "device.intra_threads=2"})),
+                       {"made with threads per rank 2 instead of 1: the last digits"}));
 }
 
 TEST_F(VirtualRanks, FewerThanRanksAreRefusedBeforeAnythingStarts) {
-  const auto run = train(settings({"-n", "5", "--oversubscribe"}));
-  EXPECT_EQ(run.exit_code, 2);
-  EXPECT_TRUE(
-      says(run.errors, {"training.virtual_ranks", "4 parts of a step are too few for 5 ranks"}));
+  EXPECT_TRUE(is_refused(train(settings({"-n", "5", "--oversubscribe"})),
+                         {"training.virtual_ranks", "4 parts of a step are too few for 5 ranks"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 

@@ -4,12 +4,11 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "comm/floats_on_device.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/simulated_device/runtime.h"
 #include "support/watch_messages.h"
@@ -17,16 +16,14 @@
 namespace kolo::testing {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 constexpr std::int64_t count = 5000;
 
 ThreadRanksOptions with_devices(DeviceChannelKind channel = DeviceChannelKind::automatic) {
   return {.devices = {.channel = channel, .staging_bytes = 4096, .runtime = simulated::runtime()}};
+}
+
+void on_devices(int ranks, const std::function<void(const Communicator&)>& body) {
+  run_as_threads(ranks, body, with_devices());
 }
 
 using DeviceValues = FloatsOnDevice<count>;
@@ -34,55 +31,46 @@ using DeviceValues = FloatsOnDevice<count>;
 // The input is still on its way to the device when the collective is asked for, and a later copy in
 // the stream takes the result along.
 TEST(DeviceCollectives, KeepTheOrderOfTheStream) {
-  run_as_threads(
-      3,
-      [](const Communicator& communicator) {
-        const auto runtime = simulated::runtime();
-        const auto stream = runtime->make_stream(0);
-        const DeviceValues values;
-        std::vector<float> input(count), result(count);
-        for (int round = 0; round < 5; ++round) {
-          std::fill(input.begin(), input.end(), static_cast<float>(communicator.rank() + round));
-          runtime->copy(0, values.get(), input.data(), count * sizeof(float), stream.get());
-          const auto work = communicator.all_reduce_async(values.buffer(stream.get()));
-          work.wait();
-          runtime->copy(0, result.data(), values.get(), count * sizeof(float), stream.get());
-          runtime->record(0, stream.get())->wait();
-          EXPECT_THAT(result, Each(static_cast<float>(3 + 3 * round)));
-          EXPECT_TRUE(work.is_done());
-        }
-      },
-      with_devices());
+  on_devices(3, [](const Communicator& communicator) {
+    const auto runtime = simulated::runtime();
+    const auto stream = runtime->make_stream(0);
+    const DeviceValues values;
+    std::vector<float> input(count), result(count);
+    for (int round = 0; round < 5; ++round) {
+      std::fill(input.begin(), input.end(), static_cast<float>(communicator.rank() + round));
+      runtime->copy(0, values.get(), input.data(), count * sizeof(float), stream.get());
+      const auto work = communicator.all_reduce_async(values.buffer(stream.get()));
+      work.wait();
+      runtime->copy(0, result.data(), values.get(), count * sizeof(float), stream.get());
+      runtime->record(0, stream.get())->wait();
+      EXPECT_THAT(result, Each(static_cast<float>(3 + 3 * round)));
+      EXPECT_TRUE(work.is_done());
+    }
+  });
 }
 
 TEST(DeviceCollectives, AreMixedWithThoseOfTheHost) {
-  run_as_threads(
-      2,
-      [](const Communicator& communicator) {
-        const DeviceValues first, second;
-        first.fill(1);
-        second.fill(static_cast<float>(communicator.rank()));
-        std::vector<int> of_host(10, 1);
-        const auto works = std::vector<Work>{
-            communicator.all_reduce_async(first.buffer()),
-            communicator.all_reduce_async(std::span(of_host)),
-            communicator.broadcast_async(second.buffer(), 1),
-        };
-        for (const auto& work : works) work.wait();
-        EXPECT_THAT(first.values(), Each(2));
-        EXPECT_THAT(second.values(), Each(1));
-        EXPECT_THAT(of_host, Each(2));
-      },
-      with_devices());
+  on_devices(2, [](const Communicator& communicator) {
+    const DeviceValues first, second;
+    first.fill(1);
+    second.fill(static_cast<float>(communicator.rank()));
+    std::vector<int> of_host(10, 1);
+    const auto works = std::vector<Work>{
+        communicator.all_reduce_async(first.buffer()),
+        communicator.all_reduce_async(std::span(of_host)),
+        communicator.broadcast_async(second.buffer(), 1),
+    };
+    for (const auto& work : works) work.wait();
+    EXPECT_THAT(first.values(), Each(2));
+    EXPECT_THAT(second.values(), Each(1));
+    EXPECT_THAT(of_host, Each(2));
+  });
 }
 
 TEST(DeviceCollectives, MayHaveNoElements) {
-  run_as_threads(
-      2,
-      [](const Communicator& communicator) {
-        communicator.all_reduce(Buffer::on_device(nullptr, 0, DataType::float32, nullptr));
-      },
-      with_devices());
+  on_devices(2, [](const Communicator& communicator) {
+    communicator.all_reduce(Buffer::on_device(nullptr, 0, DataType::float32, nullptr));
+  });
 }
 
 // Also the first collective, which makes the channel, and one with more elements than go at a time.
@@ -108,10 +96,9 @@ TEST(DeviceCollectives, AgainstHostMemoryAreAMismatchOnAllRanks) {
                      {"different collectives"}));
     ++told;
   };
-  run_as_threads(3, body, with_devices());
+  on_devices(3, body);
   EXPECT_EQ(told, 3);
-  run_as_threads(
-      3, [&](const Communicator& communicator) { body(communicator.checked()); }, with_devices());
+  on_devices(3, [&](const Communicator& communicator) { body(communicator.checked()); });
   EXPECT_EQ(told, 6);
 }
 
@@ -140,26 +127,23 @@ TEST(DeviceCollectives, KeepToOneDevice) {
 }
 
 TEST(DeviceCollectives, OtherCountsAreAMismatchOnAllRanks) {
-  run_as_threads(
-      2,
-      [](const Communicator& communicator) {
-        const DeviceValues input, output;
-        EXPECT_THROW(communicator.all_reduce(input.buffer(nullptr, 3000 + communicator.rank())),
-                     Error);
-        const std::int64_t counts[] = {10, 20 + communicator.rank()};
-        EXPECT_THROW(
-            communicator.all_gather_uneven(input.buffer(nullptr, counts[communicator.rank()]),
-                                           output.buffer(nullptr, counts[0] + counts[1]), counts),
-            Error);
-        input.fill(1);
-        communicator.all_reduce(input.buffer(nullptr, 3000));
-        EXPECT_EQ(input.values()[2999], 2);
-      },
-      with_devices());
+  on_devices(2, [](const Communicator& communicator) {
+    const DeviceValues input, output;
+    EXPECT_THROW(communicator.all_reduce(input.buffer(nullptr, 3000 + communicator.rank())), Error);
+    const std::int64_t counts[] = {10, 20 + communicator.rank()};
+    EXPECT_THROW(
+        communicator.all_gather_uneven(input.buffer(nullptr, counts[communicator.rank()]),
+                                       output.buffer(nullptr, counts[0] + counts[1]), counts),
+        Error);
+    input.fill(1);
+    communicator.all_reduce(input.buffer(nullptr, 3000));
+    EXPECT_EQ(input.values()[2999], 2);
+  });
 }
 
 // Its host has asked for the collective, as all have.
 TEST(DeviceCollectives, TheWatchNamesARankWhoseDeviceIsLate) {
+  const std::vector<std::string> told{"bucket 1", "not arrived: rank 1 last completed call 1"};
   WatchMessages messages;
   auto options = with_devices();
   options.watch = messages.options(.05);
@@ -170,31 +154,27 @@ TEST(DeviceCollectives, TheWatchNamesARankWhoseDeviceIsLate) {
         const auto stream = simulated::runtime()->make_stream(0);
         communicator.all_reduce(values.buffer(stream.get()));
         if (communicator.rank() == 1)
-          simulated::give(stream.get(), [&] { messages.wait_for({"bucket 1"}); });
+          simulated::give(stream.get(), [&] { messages.wait_for(told); });
         communicator.all_reduce(values.buffer(stream.get()), ReduceOp::sum, {.name = "bucket 1"});
       },
       options);
-  EXPECT_TRUE(says(messages.wait_for({"bucket 1"}),
-                   {"\"bucket 1\"; arrived: rank 0; not arrived: rank 1 last completed call 1"}));
+  EXPECT_TRUE(says(messages.wait_for(told), {"\"bucket 1\"; arrived: rank 0; not arrived: "}));
 }
 
 // Ranks let go of sets when they like, while others still read their memory.
 TEST(DeviceCollectives, GiveAllMemoryBack) {
   const auto before = simulated::allocated_bytes();
-  run_as_threads(
-      3,
-      [](const Communicator& communicator) {
-        const DeviceValues values;
-        for (int round = 0; round < 3; ++round) {
-          auto set = communicator.split(0, communicator.rank());
-          values.fill(1);
-          set->all_reduce(values.buffer());
-          if (communicator.rank() != round) set.reset();
-          communicator.all_reduce(values.buffer());
-          EXPECT_THAT(values.values(), Each(9));
-        }
-      },
-      with_devices());
+  on_devices(3, [](const Communicator& communicator) {
+    const DeviceValues values;
+    for (int round = 0; round < 3; ++round) {
+      auto set = communicator.split(0, communicator.rank());
+      values.fill(1);
+      set->all_reduce(values.buffer());
+      if (communicator.rank() != round) set.reset();
+      communicator.all_reduce(values.buffer());
+      EXPECT_THAT(values.values(), Each(9));
+    }
+  });
   EXPECT_EQ(simulated::allocated_bytes(), before);
 }
 
@@ -256,21 +236,18 @@ TEST(DeviceChannelChoice, WhatCanNotBeIsRefusedOnAllRanks) {
 
 // Joined ranks have no values of their own, wherever the others' are.
 TEST(DeviceCollectives, GoOnWithoutRanksThatHaveJoined) {
-  run_as_threads(
-      3,
-      [](const Communicator& plain) {
-        const auto communicator = plain.checked();
-        const DeviceValues values;
-        const int rounds = 1 + communicator.rank();
-        for (int round = 0; round < rounds; ++round) {
-          values.fill(static_cast<float>(communicator.rank()));
-          communicator.all_reduce(values.buffer(), ReduceOp::average);
-          const float of_those_left[] = {1, 1.5F, 2};
-          EXPECT_THAT(values.values(), Each(of_those_left[round]));
-        }
-        EXPECT_EQ(communicator.join(), 2);
-      },
-      with_devices());
+  on_devices(3, [](const Communicator& plain) {
+    const auto communicator = plain.checked();
+    const DeviceValues values;
+    const int rounds = 1 + communicator.rank();
+    for (int round = 0; round < rounds; ++round) {
+      values.fill(static_cast<float>(communicator.rank()));
+      communicator.all_reduce(values.buffer(), ReduceOp::average);
+      const float of_those_left[] = {1, 1.5F, 2};
+      EXPECT_THAT(values.values(), Each(of_those_left[round]));
+    }
+    EXPECT_EQ(communicator.join(), 2);
+  });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "comm/jobs.h"
+#include "support/expect_end.h"
 #include "support/process.h"
 #include "support/says.h"
 
@@ -19,9 +20,7 @@ TEST(EndingTogether, IsDoneWithoutAWord) {
         std::pair{"main", "lost"}, std::pair{"static", "forked"}}) {
     SCOPED_TRACE(std::string(place) + " " + way);
     const auto result = run_ending({"kolo", place, way, ""});
-    EXPECT_FALSE(result.timed_out);
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    EXPECT_EQ(result.left_behind, 0);
+    expect_end(result, 0);
     EXPECT_EQ(result.errors, "");
   }
 }
@@ -41,17 +40,13 @@ TEST(EndingBeforeTheOthers, IsSaidAndEndsTheJob) {
 
 TEST(EndingByAnException, EndsTheJobWithItsWords) {
   const auto result = run_ending({"kolo", "inner", "thrown", ""});
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.left_behind, 0);
+  expect_end(result, 1);
   EXPECT_TRUE(says(result.errors, {"a mistake of rank 1"}));
 }
 
 TEST(EndingInsideACollective, IsSaidAndEndsTheJob) {
   const auto result = run_ending({"kolo", "main", "hooked", ""});
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_NE(result.exit_code, 0);
-  EXPECT_EQ(result.left_behind, 0);
+  expect_end(result, ::testing::Ne(0));
   EXPECT_FALSE(says(result.errors, {"was killed by SIGKILL"}));
   EXPECT_TRUE(says(result.errors, {"rank 1: the program ends with status 0, but exit() was called "
                                    "inside a collective"}));
@@ -59,9 +54,7 @@ TEST(EndingInsideACollective, IsSaidAndEndsTheJob) {
 
 TEST(EndingWithoutAWatch, IsSeenByTheOthers) {
   const auto result = run_ending({"kolo", "inner", "release", ""}, "off");
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.left_behind, 0);
+  expect_end(result, 1);
   EXPECT_TRUE(says(result.errors, {"can't be completed, because rank 1 has left"}));
 }
 

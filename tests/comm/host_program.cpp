@@ -402,13 +402,13 @@ void thrown() {
 void late() {
   const auto ranks = Ranks::all();
   auto options = options_for(ranks.get());
-  options.mpi.watch.limit = std::chrono::seconds(1);
+  options.mpi.watch.limit = std::chrono::seconds(3);
   options.mpi.watch.folder = std::filesystem::temp_directory_path();
   auto session = initialize(ranks.get(), options);
   const bool is_late = rank_in(ranks.get()) == 1;
-  if (!is_late) learn(session, "the watch's limit is 1 s");
+  if (!is_late) learn(session, "the watch's limit is 3 s");
   PMPI_Barrier(ranks.get());
-  if (is_late) learn(session, "the watch's limit is 1 s");
+  if (is_late) learn(session, "the watch's limit is 3 s");
 }
 
 // A rank is stopped for some seconds, another computes for as long: nobody says a word.

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 
 #include "support/process.h"
+#include "support/read_all.h"
 #include "support/says.h"
 
 namespace kolo::testing {
@@ -30,11 +30,8 @@ ProcessResult run_host(const std::string& level, const Words& scenarios,
 
 // Lines that tell results, in no order: ranks print when they like.
 Words sorted_results(const std::string& text) {
-  Words lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    if (line.find(" of ") != line.npos) lines.push_back(line);
-  }
+  Words lines = lines_of(text);
+  std::erase_if(lines, [](const auto& line) { return line.find(" of ") == line.npos; });
   std::ranges::sort(lines);
   return lines;
 }

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "comm/jobs.h"
+#include "support/expect_end.h"
 #include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -36,9 +37,7 @@ TEST(StoppedRankUnderMpi, OfAnotherNodeIsNamedAndTheJobEndsAfterTheLimit) {
   const TemporaryFolder folder;
   const auto result = run_stalling({"all-reduce", "2", std::to_string(SIGSTOP), "nodes"},
                                    watched(folder.path().string(), "1", "3"));
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_NE(result.exit_code, 0);
-  EXPECT_EQ(result.left_behind, 0);
+  expect_end(result, ::testing::Ne(0));
   EXPECT_TRUE(says(result.errors, {"kolo: watch: ranks have waited", "\"sums\"", "the limit"}));
   EXPECT_THAT(result.errors, names_as_missing(2));
 }

@@ -1,10 +1,9 @@
 #include <algorithm>
 #include <memory>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/rank_test.h"
 #include "support/says.h"
 
@@ -12,8 +11,6 @@
 namespace kolo::testing {
 
 namespace {
-
-using ::testing::Each;
 
 bool has_orders(const Communicator& communicator) {
   return communicator.size() > 1 && communicator.capabilities().concurrent;

@@ -11,6 +11,7 @@
 #include "comm/processes/process_region.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/processes.h"
+#include "support/expect_end.h"
 #include "support/process.h"
 #include "support/says.h"
 
@@ -73,9 +74,7 @@ TEST(ProcessOfARank, IsTheOnlyOneThatJoins) {
     become(region, 1);
     return failed + (is_refused_as_second(1) ? 0 : 10);
   });
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_EQ(result.left_behind, 0);
+  expect_end(result, 0);
 }
 
 TEST(ProcessThatIsNoRank, IsRefused) {

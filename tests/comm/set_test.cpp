@@ -6,20 +6,16 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "comm/call_recorder.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/rank_test.h"
 
 namespace kolo::testing {
 
 namespace {
-
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // Ranks of a set's members in the communicator that it was made from.
 std::vector<int> members_of(const Communicator& set, const Communicator& whole) {

@@ -7,6 +7,7 @@
 
 #include "comm/jobs.h"
 #include "kolo/base/file.h"
+#include "support/expect_end.h"
 #include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -85,9 +86,7 @@ TEST(LateRank, IsWaitedForWithAWord) {
 
 TEST(LateRank, EndsTheJobAfterTheLimit) {
   const auto result = run_stalling({"late", "1", "", "kolo"}, watched("", "0", "1"));
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.left_behind, 0);
+  expect_end(result, 1);
   EXPECT_TRUE(says(result.errors, {"the limit is 1 s, and the job ends"}));
 }
 

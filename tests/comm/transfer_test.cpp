@@ -5,13 +5,13 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "comm/call_recorder.h"
 #include "comm/typed_values.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/rank_test.h"
 #include "support/says.h"
 
@@ -20,8 +20,6 @@ namespace kolo::testing {
 
 namespace {
 
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
 using Bytes = std::vector<std::uint8_t>;
 
 // Message number `number` of a rank to another with a tag; quick to make and to compare.

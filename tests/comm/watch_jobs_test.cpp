@@ -9,21 +9,17 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "comm/jobs.h"
 #include "kolo/base/file.h"
+#include "support/expect_end.h"
+#include "support/matchers.h"
 #include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
 
 // Seconds that a rank may wait for another before it is told, and before the job ends. Longer than
 // a busy machine lets a process wait for its turn.
@@ -35,9 +31,7 @@ TEST(KilledRank, IsNamedAndEndsTheJobAtOnce) {
     const TemporaryFolder folder;
     const auto result = run_stalling({mode, "1", std::to_string(SIGKILL)},
                                      watched(folder.path().string(), "0", "0"));
-    EXPECT_FALSE(result.timed_out);
-    EXPECT_EQ(result.exit_code, 128 + SIGKILL);
-    EXPECT_EQ(result.left_behind, 0);
+    expect_end(result, 128 + SIGKILL);
     EXPECT_THAT(
         result.errors,
         ContainsRegex("kolo: rank 1 \\(process [0-9]+\\) was killed by SIGKILL; the job ends"));
@@ -77,9 +71,7 @@ TEST(StoppedRank, IsNamedAndTheJobEndsAfterTheLimit) {
     const auto result = run_stalling({mode, std::to_string(victim), std::to_string(SIGSTOP)},
                                      watched(folder.path().string(), warning, limit));
     const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
-    EXPECT_FALSE(result.timed_out);
-    EXPECT_NE(result.exit_code, 0);
-    EXPECT_EQ(result.left_behind, 0);
+    expect_end(result, ::testing::Ne(0));
     EXPECT_TRUE(says(result.errors, {"kolo: watch: ranks have waited", collective, "is stopped"}));
     EXPECT_THAT(result.errors, names_as_missing(victim));
     for (int rank = 0; rank < 3; ++rank) {
@@ -101,9 +93,7 @@ TEST(StoppedNeighbour, IsNamedWithTheTransferAndTheJobEnds) {
   const TemporaryFolder folder;
   const auto result = run_stalling({"ring", "2", std::to_string(SIGSTOP)},
                                    watched(folder.path().string(), warning, limit));
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_NE(result.exit_code, 0);
-  EXPECT_EQ(result.left_behind, 0);
+  expect_end(result, ::testing::Ne(0));
   EXPECT_TRUE(says(result.errors, {"kolo: watch: rank", "the limit", "is stopped"}));
   EXPECT_THAT(
       result.errors,
@@ -121,9 +111,7 @@ TEST(CrossedRanks, EndAtOnce) {
     const TemporaryFolder folder;
     const auto result =
         run_stalling({"crossed", kind, "0"}, watched(folder.path().string(), "0", "0"));
-    EXPECT_FALSE(result.timed_out);
-    EXPECT_NE(result.exit_code, 0);
-    EXPECT_EQ(result.left_behind, 0);
+    expect_end(result, ::testing::Ne(0));
     EXPECT_TRUE(says(result.errors, {"kolo: watch: ranks wait for each other", "the job ends"}));
     const auto names = [&](const std::string& other) {
       return AllOf(HasSubstr("rank 0 waits for " + other + " in " + call),

@@ -3,14 +3,11 @@
 #include "kolo/config/factories.h"
 #include "kolo/data/dataset.h"
 #include "kolo/data/loader.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 class BatchSizes : public testing::ConfigTest {
  protected:

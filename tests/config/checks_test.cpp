@@ -2,14 +2,11 @@
 #include "config/config_fixture.h"
 #include "kolo/config/factories.h"
 #include "kolo/train/trainer.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 class Checks : public testing::ConfigTest {};
 

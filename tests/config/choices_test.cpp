@@ -4,12 +4,11 @@
 #include "config/config_fixture.h"
 #include "kolo/config/factories.h"
 #include "kolo/nn/network.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
-
-using ::testing::StartsWith;
 
 class Choices : public testing::ConfigTest {
  protected:

@@ -1,16 +1,11 @@
 // Named configurations, overrides and merge keys: what of several mappings counts.
 #include "config/config_fixture.h"
 
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 class NamedConfigurations : public testing::ConfigTest {
  protected:

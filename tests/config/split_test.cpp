@@ -6,6 +6,7 @@
 #include "data/images/image_files.h"
 #include "data/read_sample.h"
 #include "kolo/config/factories.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
@@ -43,8 +44,6 @@ class AutomaticSplit : public testing::ConfigTest {
     return numbers;
   }
 };
-
-using ::testing::ElementsAre;
 
 TEST_F(AutomaticSplit, EveryFifthImageOfEachClassValidates) {
   write_images("a", 0, 7);

@@ -6,12 +6,11 @@
 #include "kolo/config/factories.h"
 #include "kolo/nn/network.h"
 #include "kolo/train/objective.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
-
-using ::testing::ElementsAre;
 
 class TutorialConfigurations : public testing::ConfigTest {
  protected:

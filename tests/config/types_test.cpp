@@ -3,15 +3,11 @@
 
 #include <cstdlib>
 
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::StartsWith;
 
 class Types : public testing::ConfigTest {
  protected:
@@ -220,9 +216,10 @@ TEST_F(Types, RequiredKeysAreMissed) {
   EXPECT_EQ(error("# a comment\nseed: 1\n"),
             "run.yaml:2: data.name: this key is required and missing; expected one of mnist, "
             "fashion_mnist, cifar10, imagenet, dummy, nbody, arrays");
-  EXPECT_EQ(error("data: {name: fashion_mnist}\nmodel:\n  dropout: 0.5\n"),
-            "run.yaml:2: model.name: this key is required and missing; expected one of mnist_net, "
-            "mnist_cnn, cnn, small_cnn, resnet_small, resnet34, resnet50, unet3d, mlp, torchscript");
+  EXPECT_EQ(
+      error("data: {name: fashion_mnist}\nmodel:\n  dropout: 0.5\n"),
+      "run.yaml:2: model.name: this key is required and missing; expected one of mnist_net, "
+      "mnist_cnn, cnn, small_cnn, resnet_small, resnet34, resnet50, unet3d, mlp, torchscript");
   EXPECT_THAT(error("data: {name: fashion_mnist}\nmodel: {name: cnn}\noptimizer:\n"),
               StartsWith("run.yaml:3: optimizer.name: this key is required and missing"));
 }
@@ -233,8 +230,6 @@ TEST_F(Types, MessagesStayOneReadableLine) {
   EXPECT_TRUE(says(message, {"\"a?[31m?xxx"}));
   EXPECT_LT(message.size(), 300U);
 }
-
-using ::testing::HasSubstr;
 
 class Environment : public testing::ConfigTest {
  protected:

@@ -6,14 +6,10 @@
 #include "config/config_fixture.h"
 #include "kolo/nn/loss.h"
 #include "settings/choice_reader.h"
+#include "support/matchers.h"
 
 namespace kolo {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 // Chooses what knows the setting.
 std::string chooser_of(const std::string& setting) {
@@ -69,7 +65,6 @@ const std::set<std::string> switches{"data.horizontal_flip",
                                      "model.sync_batch_norm",
                                      "model.full_scale",
                                      "model.bias",
-                                     "optimizer.hidden_only",
                                      "optimizer.decoupled_decay",
                                      "optimizer.decay_excludes_vectors",
                                      "optimizer.shared_step",
@@ -93,8 +88,6 @@ const std::set<std::string> unbounded{"data.divisor",
                                       "optimizer.epsilon",
                                       "optimizer.initial_accumulator",
                                       "optimizer.trust_coefficient",
-                                      "optimizer.adamw_rate_ratio",
-                                      "optimizer.adamw_epsilon",
                                       "training.lambda_rho",
                                       "training.lr_final_fraction",
                                       "training.lr_decay_power",
@@ -111,9 +104,6 @@ const std::set<std::string> bounded{"data.height_shift",
                                     "optimizer.beta1",
                                     "optimizer.beta2",
                                     "optimizer.rho",
-                                    "optimizer.adamw_beta1",
-                                    "optimizer.adamw_beta2",
-                                    "optimizer.preconditioner_beta",
                                     "training.lr_warmup_epochs",
                                     "training.lr_warmup_from",
                                     "training.label_smoothing",

@@ -5,25 +5,17 @@
 #include <limits>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "data/array_files.h"
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using testing::message_of;
-using testing::npy_array;
-using testing::read_sample;
 
 // Arrays are files of a folder, or datasets of a file.
 class Arrays : public ::testing::TestWithParam<std::string> {
@@ -61,7 +53,7 @@ class Arrays : public ::testing::TestWithParam<std::string> {
     return message_of<InputError>([&] { (void)samples(options); });
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
 };
 INSTANTIATE_TEST_SUITE_P(Formats, Arrays, ::testing::Values("npy", "hdf5"),
                          [](const auto& format) { return format.param; });
@@ -206,7 +198,7 @@ class NpyArrays : public ::testing::Test {
     return message_of<InputError>([&] { (void)ArraySamples(folder_ / name, options); });
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(NpyArrays, FilesBesideAnArrayAreInNaturalOrder) {
@@ -292,4 +284,4 @@ TEST_F(NpyArrays, OtherFilesAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -1,24 +1,15 @@
 #include "kolo/data/cifar10.h"
 
-#include <gmock/gmock.h>
-
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "support/cifar10_files.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::cifar10_batch;
-using testing::cifar10_record;
-using ::testing::ElementsAre;
-using testing::message_of;
-using testing::read_sample;
-using testing::TemporaryFolder;
-using testing::write_small_cifar10;
 
 class Cifar10 : public ::testing::Test {
  protected:
@@ -155,4 +146,4 @@ TEST_F(Cifar10, RefusesSamplesThatAreNotThere) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

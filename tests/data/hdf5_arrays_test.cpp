@@ -2,25 +2,18 @@
 #include <array>
 #include <functional>
 
-#include <gmock/gmock.h>
-
 #include "data/array_files.h"
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/data/array_samples.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::Hdf5Field;
-using testing::message_of;
-using testing::read_sample;
-using testing::write_hdf5_field;
 
 class Hdf5Arrays : public ::testing::Test {
  protected:
@@ -47,7 +40,7 @@ class Hdf5Arrays : public ::testing::Test {
     return message;
   }
 
-  testing::TemporaryFolder folder;
+  TemporaryFolder folder;
   std::string path = folder / "all.h5";
   const std::array<std::int32_t, 4> labels{1, 0, 2, 1};
   const std::array<float, 8> numbers{1, 2, 3, 4, 5, 6, 7, 8};
@@ -254,4 +247,4 @@ TEST_F(Hdf5Arrays, DamagedChunksAreSamplesThatCanNotBeRead) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

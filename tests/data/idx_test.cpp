@@ -2,23 +2,16 @@
 
 #include <string>
 
-#include <gmock/gmock.h>
-
 #include "data/gzip_bytes.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::gzip_bytes;
-using testing::idx_bytes;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 class Idx : public ::testing::Test {
  protected:
@@ -135,4 +128,4 @@ TEST_F(Idx, StopsAtAGzipBomb) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -4,20 +4,15 @@
 #include <latch>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "data/numbered_dataset.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using testing::holds_its_samples;
-using testing::message_of;
-using testing::NumberedDataset;
 using Shape = std::vector<std::int64_t>;
 
 std::vector<Batch> drain(Loader& loader) {
@@ -278,4 +273,4 @@ TEST(Loader, RejectsItsArguments) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

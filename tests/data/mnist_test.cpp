@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "data/gzip_bytes.h"
 #include "data/images/image_files.h"
 #include "data/read_sample.h"
@@ -14,19 +12,12 @@
 #include "kolo/data/catalogue.h"
 #include "support/errors.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::gzip_bytes;
-using testing::idx_bytes;
-using testing::message_of;
-using testing::read_sample;
-using testing::TemporaryFolder;
-using testing::write_small_mnist;
 
 std::string rejection(const TemporaryFolder& folder) {
   return message_of<InputError>([&] { MnistDataset(folder.path(), Split::train); });
@@ -215,4 +206,4 @@ TEST(Mnist, OpensPicturesToPredictFrom) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -3,15 +3,11 @@
 #include <cmath>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "data/read_sample.h"
+#include "support/matchers.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::Each;
-using testing::read_sample;
 
 TEST(RandomDataset, DependsOnSeedAndIndexOnly) {
   const RandomDataset a({{1, 28, 28}, 10, {}}, 100, 7), again({{1, 28, 28}, 10, {}}, 50, 7),
@@ -55,4 +51,4 @@ TEST(RandomDataset, FillsTargetsOfNumbersAndInputsLargerThanItsPool) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

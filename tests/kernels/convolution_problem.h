@@ -208,6 +208,16 @@ inline void suit_bfloat16_taps(ConvolutionGeometry& geometry) {
   geometry.outputs = 32 * (1 + geometry.outputs % 5);
 }
 
+// Lengths up to 33, and channels that leave tiles partly empty.
+inline void suit_tiles(ConvolutionGeometry& geometry) {
+  geometry.type = torch::kBFloat16;
+  geometry.batch = 1 + geometry.batch % 5;
+  geometry.inputs = 3 * geometry.inputs;
+  geometry.outputs = 2 * geometry.outputs + 1;
+  auto& last = geometry.size.back();
+  last = std::min<std::int64_t>(33, last * (1 + geometry.inputs % 4));
+}
+
 inline void suit_bfloat16_columns(ConvolutionGeometry& geometry) {
   geometry.type = torch::kBFloat16;
   geometry.inputs = 16 * (1 + geometry.inputs % 2);
@@ -292,6 +302,8 @@ inline std::vector<KernelCase> kernel_cases() {
           {"usual_bfloat16_strided_points", make_convolution_kernel, suit_strided_points_bfloat16,
            bfloat16_rounding},
           {"by_tap_bfloat16", make_bfloat16_tap_convolution, suit_bfloat16_taps},
+          {"tiles", make_tile_convolution, suit_tiles, bfloat16_rounding},
+          {"tiles_far", make_tile_convolution, suit_bfloat16},
           {"by_columns", make_column_convolution},
           {"by_columns_bfloat16", make_column_convolution, suit_bfloat16_columns},
           {"winograd", make_winograd_convolution, suit_winograd},

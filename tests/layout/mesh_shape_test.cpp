@@ -11,10 +11,8 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
 
 std::string refusal(int ranks, const MeshRequest& request) {
   return message_of<InputError>([&] { (void)MeshShape(ranks, request); });
@@ -128,4 +126,4 @@ TEST(MeshShape, RefusesRanksOutsideTheMesh) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

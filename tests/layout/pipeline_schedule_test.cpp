@@ -13,10 +13,8 @@
 #include "support/pipeline_play.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
 
 constexpr std::array schedules{PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b};
 
@@ -184,4 +182,4 @@ TEST(PipelineSchedule, RefusesNumbersThatMakeNoPipeline) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -4,19 +4,14 @@
 #include <map>
 #include <random>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using testing::message_of;
-using ::testing::SizeIs;
 using Lengths = std::vector<std::int64_t>;
 
 constexpr double mega_bytes_per_element = 4e-6;
@@ -297,4 +292,4 @@ TEST(SpatialNetwork, RefusesWhatItCannotPlan) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

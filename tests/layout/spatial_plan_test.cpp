@@ -8,19 +8,15 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using ::testing::AnyOf;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using testing::message_of;
 using Values = std::vector<std::int64_t>;
 
 std::int64_t between(std::mt19937_64& random, std::int64_t least, std::int64_t most) {
@@ -383,4 +379,4 @@ TEST(SpatialPlan, RefusesCutsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

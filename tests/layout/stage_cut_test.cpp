@@ -4,17 +4,13 @@
 #include <limits>
 #include <random>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::message_of;
 
 std::vector<ChainStage> random_chain(std::mt19937_64& random, std::size_t count) {
   std::vector<ChainStage> stages;
@@ -113,4 +109,4 @@ TEST(StageCut, RefusesWhatIsNoCost) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -6,17 +6,14 @@
 #include <random>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::message_of;
 
 // Whole numbers that wrap round, so that sums are exact in any order.
 using Numbers = std::vector<std::uint64_t>;
@@ -357,4 +354,4 @@ TEST(Tiles, AreChosenForLargeBoxesToo) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -12,11 +12,8 @@
 
 // Networks, losses and metrics on a device's tensors, which host code that follows their pointers
 // does not survive: as on the host, but for roundings.
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::name_of;
-using testing::SmallModel;
 
 torch::Device device() {
   return testing::test_device(1);
@@ -97,4 +94,4 @@ TEST(MetricsOnDevice, CountAsOnTheHost) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

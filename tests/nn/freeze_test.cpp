@@ -9,10 +9,8 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
 
 std::shared_ptr<Network> residual_network() {
   torch::manual_seed(1);
@@ -66,4 +64,4 @@ TEST(Freeze, NamesThatNothingHasAndAllOfItAreRefused) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

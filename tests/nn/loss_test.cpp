@@ -9,10 +9,8 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
 
 TEST(Loss, CrossEntropyIsTheMeanNegativeLogarithm) {
   torch::manual_seed(1);
@@ -195,4 +193,4 @@ TEST(Loss, RefusesWhatDoesNotGoTogether) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

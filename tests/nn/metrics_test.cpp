@@ -3,18 +3,15 @@
 #include <cmath>
 #include <limits>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::IsNan;
-using testing::message_of;
 
 torch::Tensor classes_of(std::vector<std::int64_t> classes) {
   return torch::tensor(classes, torch::kInt64);
@@ -171,4 +168,4 @@ TEST(ConfusionMatrix, RefusesWhatIsNoClass) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -2,19 +2,13 @@
 
 #include <cmath>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using testing::message_of;
-using ::testing::Not;
 
 TEST(ModelCatalogue, NamesAreUnique) {
   ModelCatalogue catalogue = built_in_models();
@@ -66,4 +60,4 @@ TEST(ModelCatalogue, ChecksTheOptions) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -12,10 +12,9 @@
 #include "support/small_models.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::message_of;
 using Tensors = std::vector<torch::Tensor>;
 using Make = std::function<std::shared_ptr<TensorsNetwork>()>;
 
@@ -92,7 +91,7 @@ class ScriptReplica : public ::testing::Test {
     testing::pair_script().save(file_);
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   std::string file_ = (folder_ / "pair.pt").string();
   Make make_ = [this] { return make_torchscript_tensors_network(file_); };
   Tensors inputs_{torch::randn({5, 3}), torch::randn({5, 2})};
@@ -173,4 +172,4 @@ TEST(NetworkReplica, RefusesAnotherNetworksParameters) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -2,11 +2,11 @@
 
 #include <array>
 
-#include <gmock/gmock.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/nn/models.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
@@ -19,8 +19,6 @@ void PrintTo(const LayerSummary& layer, std::ostream* stream) {
 
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::Field;
 
 using Shape = std::vector<std::int64_t>;

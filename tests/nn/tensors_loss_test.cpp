@@ -8,10 +8,9 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::message_of;
 using Tensors = std::vector<torch::Tensor>;
 
 TEST(TensorsLoss, OfPairsIsTheirSum) {
@@ -54,7 +53,7 @@ class ScriptLoss : public ::testing::Test {
     return message_of<InputError>([&] { (void)loss(outputs_, targets_, extras_); });
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   Tensors outputs_{torch::randn({4, 2}, torch::requires_grad()),
                    torch::randn({4}, torch::requires_grad())};
   Tensors targets_{torch::randn({4, 2})};
@@ -99,4 +98,4 @@ TEST_F(ScriptLoss, SaysWhatWasPassedWhenItDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -1,19 +1,16 @@
 #include "kolo/nn/network.h"
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/nn/models.h"
 #include "nn/script_files.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using testing::message_of;
 using Tensors = std::vector<torch::Tensor>;
 
 class Scale final : public Network {
@@ -56,7 +53,7 @@ class ScriptOfTensors : public ::testing::Test {
     return message_of<InputError>([&] { (void)load(module, shapes); });
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   Tensors inputs_{torch::randn({5, 3}), torch::randn({5, 2})};
 };
 
@@ -118,4 +115,4 @@ TEST_F(ScriptOfTensors, RefusesOtherArgumentsAndResults) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include <gmock/gmock.h>
 #include <torch/nn/functional.h>
 #include <torch/script.h>
 #include <torch/serialize.h>
@@ -12,15 +11,13 @@
 #include "kolo/nn/network.h"
 #include "nn/script_files.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 #include "support/test_devices.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::message_of;
 
 // A small classifier as torch.jit.script makes it: linear layer "hidden", batch norm whose count is
 // replaced by a new tensor, as in old files, dropout, linear layer "output".
@@ -63,7 +60,7 @@ class TorchScript : public ::testing::Test {
     return message_of<InputError>([&] { (void)load(module); });
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   ModelOptions options_{.input_shape = {4}, .classes = 3};
   torch::Tensor input_ = torch::randn({5, 4});
 };
@@ -316,4 +313,4 @@ TEST_F(TorchScript, OnlyScriptsAreSavedAsScripts) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -9,10 +9,8 @@
 #include "online/tensor_array.h"
 #include "support/errors.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::array_of;
 
 // Network with two inputs, [N, 3] and [N, 2], and two outputs: a linear map and its square. Batch
 // norm and dropout depend on the mode.
@@ -67,7 +65,7 @@ TEST(OnlineInference, RefusesOutputsThatDontFit) {
   auto network = two_of_each();
   const auto a = torch::randn({8, 3}), b = torch::randn({8, 2});
   auto first = torch::zeros({8, 4}), wrong = torch::zeros({8, 2});
-  const auto words = testing::message_of<InputError>([&] {
+  const auto words = message_of<InputError>([&] {
     network.infer(std::vector{array_of(a), array_of(b)},
                   std::vector{array_of(first), array_of(wrong)});
   });
@@ -75,7 +73,7 @@ TEST(OnlineInference, RefusesOutputsThatDontFit) {
       words,
       "online: infer on rank 0: outputs[1]: it has room for 16 values (8 samples of [2]), but "
       "the network gives [8, 1]");
-  EXPECT_NE(testing::message_of<InputError>([&] {
+  EXPECT_NE(message_of<InputError>([&] {
               network.infer(std::vector{array_of(a), array_of(b)}, std::vector{array_of(first)});
             }).find("they are 1 tensors, but the network gives 2"),
             std::string::npos);
@@ -108,4 +106,4 @@ TEST(OnlineInference, IsThreadSafe) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

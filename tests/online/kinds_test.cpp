@@ -4,19 +4,17 @@
 #include <torch/torch.h>
 
 #include "kolo/base/error.h"
-#include "kolo/train/observe/history.h"
 #include "kolo/online/online_network.h"
+#include "kolo/train/observe/history.h"
 #include "online/tensor_array.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 
 // Kinds of samples, networks and losses, one rank.
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::array_of;
-
-std::string script_file(const testing::TemporaryFolder& folder, const std::string& name,
+std::string script_file(const TemporaryFolder& folder, const std::string& name,
                         const std::string& forward) {
   torch::jit::Module module(name);
   module.register_parameter("w", torch::ones({1}, torch::requires_grad()), false);
@@ -33,7 +31,7 @@ OnlineNetwork made(const std::string& text) {
 
 // y = w x - z with a weight for each sample in the loss: only those with a weight count.
 TEST(OnlineKinds, ScriptsOfSeveralInputsAndTheirLoss) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto network_file = script_file(folder, "network", R"(
 def forward(self, x, z):
     return self.w * x - z
@@ -63,7 +61,7 @@ def forward(self, y, target, weight):
 
 // A graph: nodes' features, edges' indices; messages are summed up at each node.
 TEST(OnlineKinds, GraphsAsWholeSamples) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto file = script_file(folder, "graph", R"(
 def forward(self, nodes, edges):
     messages = nodes.index_select(0, edges[0]) * self.w
@@ -103,7 +101,7 @@ TEST(OnlineKinds, ColumnsAreSamples) {
 }
 
 TEST(OnlineKinds, AFailingNetworkIsAnErrorThatNamesTheCall) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const auto file = script_file(folder, "two", R"(
 def forward(self, x, z):
     return self.w * x - z
@@ -111,14 +109,14 @@ def forward(self, x, z):
   auto network =
       made("model: {name: torchscript, file: " + file + "}\ntraining: {batch_size: 4, loss: mse}");
   const auto x = torch::rand({4, 3});
-  const auto words = testing::message_of<Error>(
+  const auto words = message_of<Error>(
       [&] { (void)network.train(std::vector{array_of(x)}, std::vector{array_of(x)}); });
   EXPECT_EQ(words.rfind("online: train on rank 0: step 1 failed: ", 0), 0U) << words;
   EXPECT_NE(words.find("two.pt"), std::string::npos) << words;
 }
 
 TEST(OnlineKinds, AReservoirLargerThanMemoryIsRefused) {
-  const auto words = testing::message_of<InputError>([] {
+  const auto words = message_of<InputError>([] {
     (void)made("model: {name: mlp, inputs: [2], outputs: [1]}\nreservoir: {capacity: 9000 TB}");
   });
   EXPECT_EQ(
@@ -130,7 +128,7 @@ TEST(OnlineKinds, AReservoirLargerThanMemoryIsRefused) {
 }
 
 TEST(OnlineKinds, RecordsAreWritten) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   {
     auto network = made(
         "model: {name: mlp, hidden: [], inputs: [2], outputs: [1]}\n"
@@ -150,4 +148,4 @@ TEST(OnlineKinds, RecordsAreWritten) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -7,13 +7,8 @@
 #include "support/rank_test.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::Cells;
-using testing::error_of;
-using testing::is_alike;
-using testing::linear_config;
 
 TEST(Roles, DealTheOthersToThoseThatTrain) {
   OnlineTrainingConfig training;
@@ -29,7 +24,7 @@ TEST(Roles, DealTheOthersToThoseThatTrain) {
     }
   }
   EXPECT_EQ(taken, (std::vector{1, 0, 1, 1, 0, 1}));
-  EXPECT_EQ(testing::message_of<InputError>([&] { (void)online::Roles::of(training, 0, 4); }),
+  EXPECT_EQ(message_of<InputError>([&] { (void)online::Roles::of(training, 0, 4); }),
             "training.ranks: rank 4 is to train, but there are 4 ranks, from 0 to 3");
 }
 
@@ -37,7 +32,7 @@ TEST(Roles, AreRefusedWhereTooFewCompute) {
   OnlineTrainingConfig training;
   training.ranks = {0, 1};
   training.apart = true;
-  EXPECT_EQ(testing::message_of<InputError>([&] { (void)online::Roles::of(training, 0, 3); }),
+  EXPECT_EQ(message_of<InputError>([&] { (void)online::Roles::of(training, 0, 3); }),
             "training.apart: of 3 ranks 2 would train and 1 compute; each that trains takes the "
             "samples of one that computes at least: name fewer in training.ranks, or give a larger "
             "training.rank_stride");
@@ -68,7 +63,7 @@ RANK_TEST(OnlineRoles, SomeTrainForAll) {
 
 RANK_TEST(OnlineRoles, TrainApart) {
   if (communicator.size() % 2 == 1) return;
-  const testing::TemporaryFolder own;
+  const TemporaryFolder own;
   const auto config = linear_config({"training.rank_stride=2", "training.apart=true"});
   const bool trains = communicator.rank() % 2 == 0;
   OnlineNetwork network(communicator, config);
@@ -100,4 +95,4 @@ RANK_TEST(OnlineRoles, TrainApart) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -9,19 +9,16 @@
 #include "support/rank_test.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Cells;
-using testing::is_alike;
-using testing::linear_config;
 
 // Rank 0's temporary folder, used by all ranks.
 struct SharedFolder {
   explicit SharedFolder(const Communicator& ranks)
       : path(broadcast_bytes(ranks, ranks.rank() == 0 ? own.path().string() : "")) {}
-  testing::TemporaryFolder own;
+  TemporaryFolder own;
   fs::path path;
 };
 
@@ -87,8 +84,8 @@ RANK_TEST(OnlineSaving, RefusesWhatDoesNotFit) {
   network.save(folder.path, 5);
   const auto words_of = [&](OnlineNetwork& of, std::int64_t tag) {
     return communicator.rank() == 0
-               ? testing::message_of<InputError>([&] { of.restore(folder.path, tag); })
-               : testing::message_of<CommunicationError>([&] { of.restore(folder.path, tag); });
+               ? message_of<InputError>([&] { of.restore(folder.path, tag); })
+               : message_of<CommunicationError>([&] { of.restore(folder.path, tag); });
   };
   EXPECT_NE(words_of(network, 6).find("step-00000006"), std::string::npos);
   OnlineNetwork larger(communicator, linear_config({"model.hidden=[3]"}));
@@ -126,4 +123,4 @@ RANK_TEST(OnlineSaving, IsDoneByThoseThatTrainApart) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -9,13 +9,8 @@
 #include "support/errors.h"
 #include "support/rank_test.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::Cells;
-using testing::error_of;
-using testing::is_alike;
-using testing::linear_config;
 
 std::mt19937 random_of(const Communicator& ranks) {
   return std::mt19937(static_cast<unsigned>(100 + ranks.rank()));
@@ -110,11 +105,11 @@ RANK_TEST(OnlineTraining, TellsAllRanksOfOnesMistake) {
   network.push(known.inputs(), known.targets());
   const auto train = [&] { (void)network.train(inputs, cells.targets()); };
   if (is_wrong) {
-    const auto words = testing::message_of<InputError>(train);
+    const auto words = message_of<InputError>(train);
     EXPECT_NE(words.find("inputs: samples of [1], but those before were [2]"), std::string::npos)
         << words;
   } else {
-    const auto words = testing::message_of<CommunicationError>(train);
+    const auto words = message_of<CommunicationError>(train);
     EXPECT_NE(words.find("another rank could not take part"), std::string::npos) << words;
     EXPECT_NE(words.find("samples of [1]"), std::string::npos) << words;
   }
@@ -183,7 +178,7 @@ RANK_TEST(OnlineTraining, GoesOnInTheBackground) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing
 
 // Settings of all rank tests of this room.
 namespace kolo::testing {

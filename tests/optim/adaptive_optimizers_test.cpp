@@ -9,12 +9,8 @@
 
 #include "optim/flat_buffers.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::as_tensor;
-using testing::Buffers;
-using testing::random_buffers;
 
 // One element with its state, in double.
 struct Element {
@@ -226,4 +222,4 @@ TEST(AdaptiveOptimizers, DecayMaySpareVectors) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -18,15 +18,8 @@
 #include "support/gpu.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::as_tensor;
-using testing::Buffers;
-using testing::every_optimizer;
-using testing::message_of;
-using testing::NamedOptimizer;
-using testing::random_buffers;
 
 constexpr double rate = .02;
 
@@ -214,4 +207,4 @@ TEST(DeviceStepWithoutGpu, ALaunchThatIsRefusedNamesTheKernel) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -16,13 +16,8 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::Buffers;
-using testing::every_optimizer;
-using testing::message_of;
-using testing::random_buffers;
 
 constexpr double rate = .02;
 
@@ -132,4 +127,4 @@ TEST(ReductionOrder, AddsEveryTermOnce) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

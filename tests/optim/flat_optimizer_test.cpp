@@ -6,7 +6,6 @@
 #include <thread>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -20,18 +19,13 @@
 #include "optim/every_optimizer.h"
 #include "optim/flat_buffers.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::as_tensor;
-using testing::Buffers;
-using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
-using testing::every_optimizer;
-using testing::message_of;
-using testing::random_buffers;
 
 using TorchFactory =
     std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>;
@@ -290,7 +284,7 @@ TEST(FlatOptimizerOnADevice, AWorkspaceTooSmallIsAnError) {
   std::vector<std::byte> workspace(lamb->device_workspace_bytes(0));
   std::vector<float> values(1);
   const FlatSlice<float> slice{values, values, {values, values}};
-  EXPECT_TRUE(says(testing::message_of<Error>([&] {
+  EXPECT_TRUE(says(message_of<Error>([&] {
                      lamb->update_on_device(slice,
                                             {.constants = &constants, .workspace = workspace});
                    }),
@@ -298,4 +292,4 @@ TEST(FlatOptimizerOnADevice, AWorkspaceTooSmallIsAnError) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -5,17 +5,11 @@
 #include <functional>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "optim/flat_buffers.h"
+#include "support/matchers.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::as_tensor;
-using testing::Buffers;
-using ::testing::Each;
-using testing::random_buffers;
 
 double rate_of(std::int64_t step) {
   return .1 * static_cast<double>(1 + step % 3);
@@ -137,4 +131,4 @@ TEST(LayerwiseOptimizers, VectorsAreExcludedUnlessAskedFor) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

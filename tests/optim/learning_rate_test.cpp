@@ -10,10 +10,8 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
 
 TEST(ScaleFactor, FollowsTheRanks) {
   EXPECT_EQ(scale_factor(Scaling::none, 16), 1);
@@ -208,4 +206,4 @@ TEST(Schedule, ValuesOutOfRangeAreInputErrors) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -10,12 +10,8 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::as_tensor;
-using testing::message_of;
-using testing::random_buffers;
 
 // The sequences of the paper's algorithm 1, in double, with a rate that warms up.
 struct Sequences {
@@ -116,4 +112,4 @@ TEST(ScheduleFree, AWeightOutOfRangeIsRefused) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

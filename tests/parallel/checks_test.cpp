@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kolo/base/error.h"
@@ -14,16 +13,13 @@
 #include "parallel/kernels.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/rank_test.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 RANK_TEST(ReplicaCheck, ADriftedReplicaIsNamedWithItsParameters) {
   if (communicator.size() == 1) return;

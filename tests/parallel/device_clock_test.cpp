@@ -1,8 +1,8 @@
-#include <gmock/gmock.h>
 
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/device_memory.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/simulated_device/device.h"
 #include "support/ticking_runtime.h"
 
@@ -10,10 +10,6 @@ namespace kolo::testing {
 namespace {
 
 // Messages where a device's memory is not enough.
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 [[noreturn]] void run_out_of_memory() {
   TORCH_CHECK_WITH(OutOfMemoryError, false, "tried to allocate 2 GiB\nbacktrace");

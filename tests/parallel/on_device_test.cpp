@@ -40,8 +40,8 @@ namespace nn = torch::nn;
 constexpr int ranks = 2;
 constexpr int steps = 3;
 
-ThreadRanksOptions with_devices() {
-  return {.devices = test_device_options(512)};
+void on_devices(const std::function<void(const Communicator&)>& body) {
+  run_as_threads(ranks, body, {.devices = test_device_options(512)});
 }
 
 // No bias before the batch norm: its gradient is 0 but for rounding, which Adam makes steps of.
@@ -84,14 +84,11 @@ Outcome outcome_on(const std::function<torch::Device(int rank)>& device, const T
     batches.push_back(batch.to(device(rank)));
   }
   Outcome outcome;
-  run_as_threads(
-      ranks,
-      [&](const Communicator& communicator) {
-        const auto rank = static_cast<std::size_t>(communicator.rank());
-        auto values = training(communicator, networks[rank], batches[rank]);
-        if (rank == 0) outcome.values = std::move(values);
-      },
-      with_devices());
+  on_devices([&](const Communicator& communicator) {
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    auto values = training(communicator, networks[rank], batches[rank]);
+    if (rank == 0) outcome.values = std::move(values);
+  });
   const torch::NoGradGuard no_gradient;
   for (const auto& tensor : networks[0]->parameters()) outcome.state.push_back(tensor.cpu());
   for (const auto& tensor : networks[0]->buffers()) outcome.state.push_back(tensor.cpu());
@@ -103,7 +100,7 @@ torch::Tensor loss_of(nn::Sequential& network, const Batch& batch) {
 }
 
 // A GPU adds up in another order than the host; the simulated device has its bits.
-void expect_the_same(const Training& training, double tolerance = 0) {
+void expect_close(double tolerance, const Training& training) {
   if (is_gpu_wanted()) tolerance = std::max(tolerance, 1e-4);
   const auto here = outcome_on(on_host, training);
   const auto there = outcome_on(test_device, training);
@@ -116,6 +113,10 @@ void expect_the_same(const Training& training, double tolerance = 0) {
         << "tensor " << i << "\n"
         << here.state[i] << "\n"
         << there.state[i];
+}
+
+void expect_the_same(const Training& training) {
+  expect_close(0, training);
 }
 
 // Steps of a TrainingStep with these options.
@@ -144,22 +145,21 @@ TEST(OnADevice, SoAreLayerwiseOnes) {
 }
 
 TEST(OnADevice, SoAreThoseOfAverages) {
-  expect_the_same(
-      [](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
-        TrainingStep step(communicator, network.ptr(), make_schedule_free_adamw({}));
-        for (int number = 1; number <= steps; ++number) {
-          step.begin(number);
-          step.backward(loss_of(network, batch));
-          (void)step.end(step.finish(0.05));
-        }
-        step.to_evaluation();
-        return std::vector<double>{loss_of(network, batch).item<double>()};
-      },
-      1e-6);
+  expect_close(1e-6,
+               [](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
+                 TrainingStep step(communicator, network.ptr(), make_schedule_free_adamw({}));
+                 for (int number = 1; number <= steps; ++number) {
+                   step.begin(number);
+                   step.backward(loss_of(network, batch));
+                   (void)step.end(step.finish(0.05));
+                 }
+                 step.to_evaluation();
+                 return std::vector<double>{loss_of(network, batch).item<double>()};
+               });
 }
 
 TEST(OnADevice, ClippingAndLossScaleToo) {
-  expect_the_same(training_steps({.clip_norm = .1}, make_sgd({.momentum = .9})), 1e-6);
+  expect_close(1e-6, training_steps({.clip_norm = .1}, make_sgd({.momentum = .9})));
   expect_the_same(training_steps({.loss_scale = LossScaleOptions{.initial = 1024}},
                                  make_sgd({.momentum = .9})));
   expect_the_same(training_steps({.non_finite = NonFiniteStep::skip}, make_sgd({})));
@@ -209,8 +209,8 @@ TEST(OnADevice, OptimizersOfLibTorchAreDistributed) {
 
 TEST(OnADevice, ShardedOptimizersToo) {
   for (const bool is_adam : {false, true}) {
-    expect_the_same(
-        [&](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
+    expect_close(
+        1e-6, [&](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
           ShardedOptimizer optimizer(communicator, *network,
                                      is_adam ? make_adam({}) : make_sgd({.momentum = .9}),
                                      {.buckets = {.first_bytes = 512, .bytes = 2048}});
@@ -224,8 +224,7 @@ TEST(OnADevice, ShardedOptimizersToo) {
           for (const auto& item : optimizer.gather_state())
             state.push_back(item.tensor.cpu().sum().item<double>());
           return state;
-        },
-        1e-6);
+        });
   }
 }
 
@@ -243,21 +242,18 @@ TEST(OnADevice, GradientsOfOneDeviceAreClippedTogether) {
 }
 
 TEST(OnADevice, PowerSgdRefuses) {
-  run_as_threads(
-      ranks,
-      [](const Communicator& communicator) {
-        auto network = make_network();
-        network->to(test_device(communicator.rank()));
-        DistributedOptimizer optimizer(communicator, *network,
-                                       std::make_unique<torch::optim::SGD>(
-                                           network->parameters(), torch::optim::SGDOptions(.1)),
-                                       {.reducer = {.hook = power_sgd()}});
-        const auto images = torch::ones({4, 3, 6, 6}).to(test_device(communicator.rank()));
-        network->forward(images).sum().backward();
-        EXPECT_TRUE(says(message_of<Error>([&] { optimizer.step(); }),
-                         {"PowerSGD takes gradients in the host's memory"}));
-      },
-      with_devices());
+  on_devices([](const Communicator& communicator) {
+    auto network = make_network();
+    network->to(test_device(communicator.rank()));
+    DistributedOptimizer optimizer(
+        communicator, *network,
+        std::make_unique<torch::optim::SGD>(network->parameters(), torch::optim::SGDOptions(.1)),
+        {.reducer = {.hook = power_sgd()}});
+    const auto images = torch::ones({4, 3, 6, 6}).to(test_device(communicator.rank()));
+    network->forward(images).sum().backward();
+    EXPECT_TRUE(says(message_of<Error>([&] { optimizer.step(); }),
+                     {"PowerSGD takes gradients in the host's memory"}));
+  });
 }
 
 TEST(OnADevice, ReplicasAreCompared) {
@@ -274,40 +270,34 @@ TEST(OnADevice, ReplicasAreCompared) {
 }
 
 TEST(OnADevice, CollectivesTakeItsTensors) {
-  expect_the_same(
-      [&](const Communicator& communicator, nn::Sequential& /*network*/, const Batch& batch) {
+  expect_close(
+      1e-3, [&](const Communicator& communicator, nn::Sequential& /*network*/, const Batch& batch) {
         const auto sum = batch.images.clone();
         all_reduce(communicator, sum);
         const auto all = all_gather(communicator, batch.images);
         broadcast(communicator, batch.labels, 1);
         return std::vector<double>{sum.sum().item<double>(), all.square().sum().item<double>(),
                                    batch.labels.sum().item<double>()};
-      },
-      1e-3);
+      });
 }
 
 TEST(OnADevice, BatchNormOverAllRanks) {
   if (is_gpu_wanted()) GTEST_SKIP() << "ranks that are threads can't share a GPU in backward";
-  expect_the_same(
-      [&](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
+  expect_close(
+      1e-5, [&](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
         convert_sync_batch_norm(communicator, *network);
         return training_steps({}, make_sgd({.momentum = .9}))(communicator, network, batch);
-      },
-      1e-5);
+      });
 }
 
 TEST(OnADevice, ParametersAreAllOnOne) {
-  run_as_threads(
-      ranks,
-      [](const Communicator& communicator) {
-        auto network = make_network();
-        network->to(test_device(0));
-        network[4]->to(torch::kCPU);
-        EXPECT_TRUE(
-            says(message_of<Error>([&] { const ParameterArena arena(communicator, *network); }),
-                 {"parameter 4.weight is on cpu, 0.weight on " + test_device(0).str()}));
-      },
-      with_devices());
+  on_devices([](const Communicator& communicator) {
+    auto network = make_network();
+    network->to(test_device(0));
+    network[4]->to(torch::kCPU);
+    EXPECT_TRUE(says(message_of<Error>([&] { const ParameterArena arena(communicator, *network); }),
+                     {"parameter 4.weight is on cpu, 0.weight on " + test_device(0).str()}));
+  });
 }
 
 }  // namespace

@@ -131,6 +131,18 @@ TEST_F(Browser, SwitchesAxesRunsAndScales) {
 }
 
 // Constants and single points stand in the middle, ticks are round, deviations are drawn whole.
+TEST_F(Browser, FoldsManySettings) {
+  auto report = runs_report("first");
+  report.runs.push_back(report.runs[0]);
+  report.runs[1].name = "second";
+  for (int i = 0; i < 15; ++i)
+    for (auto& run : report.runs) run.settings.emplace_back(fmt::format("key_{}", i), run.name);
+  const auto elements = elements_of(report, "1");
+  const auto fold = elements.find("and 3 more settings</summary>");
+  EXPECT_EQ(count(elements.substr(0, fold), ">key_"), 12U);
+  EXPECT_EQ(count(elements.substr(std::min(fold, elements.size())), ">key_"), 3U);
+}
+
 TEST_F(Browser, AxesAreRoundAndHoldEverything) {
   auto report = runs_report("a run");
   report.runs[0].curves.push_back(epoch_curve("learning_rate", "", {.001, .001, .001}));

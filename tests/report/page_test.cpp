@@ -2,21 +2,18 @@
 #include <algorithm>
 #include <regex>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/report/report.h"
 #include "report/records.h"
 #include "report/studies.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::SizeIs;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* hostile = "</script><script>alert('\"&{{data}}</title>";

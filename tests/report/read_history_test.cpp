@@ -1,13 +1,13 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/report/run_record.h"
 #include "report/records.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -15,9 +15,6 @@ namespace kolo {
 namespace {
 
 using testing::column;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::message_of;
 using ::testing::Pair;
 using testing::TemporaryFolder;

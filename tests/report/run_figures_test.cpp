@@ -1,20 +1,14 @@
 #include <random>
 
-#include <gmock/gmock.h>
-
 #include "kolo/report/figure.h"
 #include "report/records.h"
+#include "support/matchers.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::Contains;
 using ::testing::DoubleNear;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using ::testing::NanSensitiveDoubleEq;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 std::vector<Figure> all_figures(const std::vector<RunRecord>& runs) {
   return testing::all_figures(run_figures(runs));

@@ -1,14 +1,10 @@
-#include <gmock/gmock.h>
 
 #include "kolo/report/results_table.h"
 #include "report/records.h"
+#include "support/matchers.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 TEST(RunResults, TellTheBestOfEachRunAndOfAll) {
   auto first = run_named("first", {epoch_curve("accuracy", "validation", {.5, .9, .8}),
@@ -50,8 +46,7 @@ TEST(RunResults, AnUntrainedNetworkIsNotTheBest) {
                                                from_untrained("loss", {.1, 3, 2})}),
                          run_named("begun", {from_untrained("accuracy", {.6})})};
   const auto table = run_results(runs);
-  EXPECT_THAT(texts_of(table.rows[0]),
-              ElementsAre("trained", "50.00 %", "2.0000", "2", "10.0 s"));
+  EXPECT_THAT(texts_of(table.rows[0]), ElementsAre("trained", "50.00 %", "2.0000", "2", "10.0 s"));
   EXPECT_EQ(table.rows[1].cells[1].text, "60.00 %") << "there is nothing else yet";
 }
 
@@ -96,6 +91,7 @@ TEST(DifferingSettings, AreThoseThatAreNotTheSameInAllRuns) {
   const std::vector runs{first, second, other};
   const auto table = differing_settings(runs);
   EXPECT_THAT(titles_of(table), ElementsAre("setting", "first", "second"));
+  EXPECT_EQ(table.folded, "setting");
   ASSERT_THAT(table.rows, SizeIs(2));
   EXPECT_THAT(texts_of(table.rows[0]), ElementsAre("optimizer.lr", "0.1", "0.2"));
   EXPECT_THAT(texts_of(table.rows[1]), ElementsAre("training.n_epochs", "", "3"));

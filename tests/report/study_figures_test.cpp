@@ -1,23 +1,16 @@
 
-#include <gmock/gmock.h>
 
 #include "kolo/report/figure.h"
 #include "kolo/report/results_table.h"
 #include "report/records.h"
 #include "report/studies.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::AnyOf;
-using ::testing::Contains;
 using ::testing::DoubleNear;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 Figure figure_named(const Study& study, const std::string& id) {
   return testing::figure_named(all_figures(study_figures(study)), id);

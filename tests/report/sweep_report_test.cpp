@@ -1,10 +1,9 @@
 #include <cmath>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/report/report.h"
 #include "report/records.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -12,10 +11,6 @@ namespace kolo::testing {
 namespace {
 
 using ::testing::DoubleNear;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
-using ::testing::ThrowsMessage;
 
 Sweep example_sweep() {
   Sweep sweep;

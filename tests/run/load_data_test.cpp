@@ -1,20 +1,17 @@
 // Data in memory that the ranks of a node keep once.
 #include <algorithm>
 
-#include <gmock/gmock.h>
-
 #include "kolo/comm/threads.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/nbody.h"
 #include "kolo/run/run.h"
 #include "run/field_runs.h"
 #include "run/work_share.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::ElementsAre;
 
 class SharedData : public FieldRuns {
  protected:

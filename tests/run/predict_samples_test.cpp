@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "kolo/base/error.h"
@@ -19,6 +18,7 @@
 #include "kolo/run/predict_run.h"
 #include "support/errors.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -26,12 +26,9 @@ namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
 using ::testing::FloatEq;
 using ::testing::FloatNear;
 using ::testing::Pointwise;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 class PredictSamples : public ::testing::Test {
  protected:

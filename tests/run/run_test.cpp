@@ -6,7 +6,6 @@
 #include <sstream>
 #include <string>
 
-#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <torch/nn/modules/linear.h>
 
@@ -21,13 +20,12 @@
 #include "kolo/train/objective.h"
 #include "kolo/train/observe/history.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::Each;
 
 class Dense final : public Network {
  public:

@@ -2,19 +2,14 @@
 #include <cmath>
 #include <sstream>
 
-#include <gmock/gmock.h>
-
 #include "kolo/run/evaluate_run.h"
 #include "run/field_runs.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class SharedSamples : public FieldRuns {};
 

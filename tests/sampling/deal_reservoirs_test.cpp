@@ -9,23 +9,14 @@
 #include <set>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "sampling/numbers.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::chi_square;
-using ::testing::HasSubstr;
-using testing::message_of;
-using testing::number_in;
-using testing::Numbers;
-using testing::policies;
-using testing::room_for;
 
 // The reservoirs of several ranks, of numbers.
 class Ranks {
@@ -300,4 +291,4 @@ TEST(DealReservoirs, RejectsItsArguments) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

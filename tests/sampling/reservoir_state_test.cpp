@@ -6,28 +6,17 @@
 #include <set>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/sampling/reservoir.h"
 #include "sampling/numbers.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::chi_square;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using testing::message_of;
-using testing::number_in;
-using testing::Numbers;
-using testing::numbers_at;
-using testing::policies;
-using testing::push;
-using testing::room_for;
 using Outcome = Reservoir::Outcome;
 
 TEST(ReservoirDraw, DrawsAllAlike) {
@@ -218,4 +207,4 @@ TEST(ReservoirState, TakesMemoryAsSamplesCome) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -18,16 +18,9 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::all_numbers;
-using testing::chi_square;
-using testing::message_of;
-using testing::Numbers;
-using testing::numbers_at;
-using testing::push;
-using testing::room_for;
 using Outcome = Reservoir::Outcome;
 
 TEST(Reservoir, HasRoomForWhatFitsTheCapacity) {
@@ -204,4 +197,4 @@ TEST(Reservoir, RejectsArguments) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -15,10 +15,9 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::message_of;
 using Values = std::vector<double>;
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -250,4 +249,4 @@ TEST(RunningStatistics, RejectArguments) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -9,19 +9,15 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/types.h>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
-using ::testing::IsEmpty;
-using testing::message_of;
 using Samples = std::vector<std::int64_t>;
 constexpr auto all = std::numeric_limits<std::int64_t>::max();
 
@@ -223,4 +219,4 @@ TEST(Sampler, RejectsItsArguments) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -1,17 +1,15 @@
 // Structs from trees of values and back, without a configuration around them.
 #include "settings/section.h"
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "settings/yaml/yaml.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::message_of;
 
 enum class Dance { waltz, kolo, polka };

@@ -2,20 +2,17 @@
 #include "settings/yaml/yaml.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::message_of;
-using ::testing::StartsWith;
 
 class YamlFile : public ::testing::Test {
  protected:

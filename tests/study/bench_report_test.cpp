@@ -1,14 +1,12 @@
 // Reports of kolo bench.
 #include "kolo/study/bench.h"
+#include "support/matchers.h"
 #include "support/says.h"
-
-#include <gmock/gmock.h>
 
 namespace kolo {
 namespace {
 
 using ::testing::DoubleEq;
-using ::testing::ElementsAre;
 
 // Two ranks, and trials of 10 steps of 8 samples per rank, of which rank 1 takes longer.
 BenchMeasurement trials_of(BenchMode mode, const std::vector<double>& seconds) {

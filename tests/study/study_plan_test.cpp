@@ -2,20 +2,12 @@
 
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
-using ::testing::ThrowsMessage;
 
 RunConfig digits() {
   RunConfig config;

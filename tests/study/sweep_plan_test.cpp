@@ -1,20 +1,13 @@
 #include <cmath>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/study/sweep.h"
+#include "support/matchers.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::ThrowsMessage;
 
 using Trials = std::vector<std::vector<std::string>>;
 

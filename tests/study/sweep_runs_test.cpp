@@ -1,17 +1,17 @@
 // Sweeps with a shell script in the place of kolo.
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <unistd.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/study/sweep.h"
+#include "support/matchers.h"
+#include "support/read_all.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -19,12 +19,6 @@ namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
-using ::testing::ThrowsMessage;
 
 // Stand-in for kolo train: its accuracy is optimizer.lr in every epoch; `description` chooses how
 // it ends.
@@ -73,8 +67,7 @@ class SweepRuns : public ::testing::Test {
            at = text.find(name, at + path.size()))
         text.replace(at, name.size(), path);
     }
-    folder_.write("kolo", text);
-    fs::permissions(folder_ / "kolo", fs::perms::owner_all);
+    folder_.write_program("kolo", text);
   }
 
   [[nodiscard]] SweepRequest request(std::vector<std::string> words) const {
@@ -87,10 +80,7 @@ class SweepRuns : public ::testing::Test {
   }
 
   [[nodiscard]] std::vector<std::string> lines_of(const std::string& name) const {
-    std::ifstream file(folder_ / name);
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(file, line);) lines.push_back(line);
-    return lines;
+    return testing::lines_of(read_all(folder_ / name));
   }
 
   static std::vector<TrialState> states_of(const Sweep& sweep) {

@@ -105,7 +105,7 @@ void HttpServer::run() {
     const FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!connection.is_open()) continue;
     // A client that stops reading or asking must not stop the server.
-    const timeval limit{5, 0};
+    const timeval limit{20, 0};
     ::setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     ::setsockopt(connection.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     answer(connection.get());

@@ -86,7 +86,7 @@ void kill_everything(pid_t session) {
 }
 
 int count_left_behind(pid_t session) {
-  const auto deadline = Clock::now() + std::chrono::seconds(2);
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
   auto left = survivors(session);
   while (!left.empty() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -98,8 +98,7 @@ int count_left_behind(pid_t session) {
 }
 
 std::string read_and_remove(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text = read_all(file);
+  std::string text = read_all(path);
   std::filesystem::remove(path);
   return text;
 }
@@ -205,8 +204,8 @@ ProcessResult run_job(const std::vector<std::string>& argv, const ProcessOptions
 
 void signal_processes_with_argument(const std::string& text, int signal) {
   for (const auto& line : all_processes()) {
-    std::ifstream file("/proc/" + std::to_string(line.pid) + "/cmdline", std::ios::binary);
-    const std::string arguments = read_all(file);
+    const auto arguments =
+        read_all(std::filesystem::path("/proc/" + std::to_string(line.pid) + "/cmdline"));
     if (line.pid != getpid() && arguments.find(text) != std::string::npos) kill(line.pid, signal);
   }
 }

@@ -12,7 +12,7 @@ namespace kolo::testing {
 struct ProcessResult {
   int exit_code = -1;      // 128 + signal when a signal ended it
   bool timed_out = false;  // it was killed, with everything it had started
-  // Processes that it had started and that outlived it by two seconds, or, when it timed out, that
+  // Processes that it had started and that outlived it by 20 seconds, or, when it timed out, that
   // were there beside it.
   int left_behind = 0;
   std::string output;  // stdout

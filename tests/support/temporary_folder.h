@@ -36,6 +36,12 @@ class TemporaryFolder {
         .write(content.data(), static_cast<std::streamsize>(content.size()));
     return file;
   }
+  // A file that can be executed.
+  std::filesystem::path write_program(std::string_view name, std::string_view content) const {
+    const auto file = write(name, content);
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    return file;
+  }
 
  private:
   std::filesystem::path path_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/file.h"
+#include "kolo/comm/threads.h"
 #include "kolo/comm/watch.h"
 #include "support/temporary_folder.h"
 
@@ -29,6 +31,11 @@ class WatchMessages {
       messages_.push_back(message);
     };
     return watch;
+  }
+
+  // Runs ranks as threads whose watch warns after so many seconds.
+  void watch(int ranks, double warning, const std::function<void(const Communicator&)>& body) {
+    run_as_threads(ranks, body, {.watch = options(warning)});
   }
 
   [[nodiscard]] std::vector<std::string> all() const {

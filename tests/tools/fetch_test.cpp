@@ -4,24 +4,19 @@
 #include <cstdlib>
 #include <future>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "support/errors.h"
 #include "support/http_server.h"
+#include "support/matchers.h"
 #include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HttpServer;
-using testing::message_of;
-using ::testing::SizeIs;
-using testing::TemporaryFolder;
 
 std::string noise(std::size_t bytes) {
   std::string text;
@@ -283,4 +278,4 @@ TEST(Md5, IsThatOfTheStandard) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

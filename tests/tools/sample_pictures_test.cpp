@@ -3,16 +3,14 @@
 
 #include <limits>
 
-#include <gmock/gmock.h>
 #include <png.h>
 
 #include "kolo/report/run_record.h"
+#include "support/matchers.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::ElementsAre;
 
 Panel panel(Panel::Scale scale, std::int64_t rows, std::int64_t columns) {
   const auto planes = scale == Panel::Scale::colour ? 3 : 1;

@@ -1,8 +1,7 @@
 #include "kolo/tools/timeline.h"
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
+#include "support/matchers.h"
 #include "support/pipeline_play.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -10,11 +9,7 @@
 namespace kolo::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::Pair;
-using ::testing::SizeIs;
-using ::testing::ThrowsMessage;
 
 std::string span(const std::string& name, int rank, int thread, double begin, double duration,
                  const std::string& arguments = "{}") {

@@ -14,12 +14,8 @@
 #include "support/temporary_folder.h"
 #include "train/training_fixture.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
-using testing::SmallTraining;
-using testing::TemporaryFolder;
 
 // Trains two epochs of a few steps, with a checkpoint after every second step.
 void train_with_checkpoints(const std::filesystem::path& folder, int ranks, int shards,
@@ -126,4 +122,4 @@ TEST(BackgroundCheckpoints, AnErrorOfTheWritingEndsTheTraining) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

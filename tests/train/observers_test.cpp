@@ -10,12 +10,10 @@
 #include "support/temporary_folder.h"
 #include "train/training_fixture.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace events = testing::events;
-using testing::SmallTraining;
-using testing::TemporaryFolder;
 
 std::vector<std::int64_t> saved_steps(CheckpointSaving saving) {
   const TemporaryFolder folder;
@@ -141,4 +139,4 @@ TEST(ThinRecordInterval, LetsARunHaveNoMoreThan500Records) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

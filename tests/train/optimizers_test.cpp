@@ -8,13 +8,8 @@
 #include "kolo/train/trainer.h"
 #include "train/training_fixture.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::AtSteps;
-using testing::Recorder;
-using testing::SmallTraining;
-using testing::TrainingSetup;
 
 std::vector<std::shared_ptr<const FlatOptimizer>> unusual_optimizers() {
   return {make_schedule_free_sgd({}), make_schedule_free_adamw({.weight_decay = .01}),
@@ -89,4 +84,4 @@ TEST(ScheduleFreeTraining, BeginsWithTheNetworkAsItIs) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -10,12 +10,8 @@
 #include "train/field_training.h"
 #include "train/training_fixture.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::FieldSetup;
-using testing::FieldTraining;
-using testing::Recorder;
 
 // A loss whose gradient is not finite in some calls, on one rank, though its value is.
 LossFunction overflowing(LossFunction loss, std::vector<int> calls) {
@@ -209,4 +205,4 @@ TEST(LossScale, IsSaidInTheLog) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

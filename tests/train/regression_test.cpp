@@ -13,13 +13,8 @@
 #include "train/field_training.h"
 #include "train/training_fixture.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::FieldSetup;
-using testing::FieldTraining;
-using testing::Recorder;
-using testing::TemporaryFolder;
 
 Recorder train_fields(int ranks, const FieldSetup& setup, TrainState* state = nullptr) {
   Recorder record;
@@ -140,4 +135,4 @@ TEST(Regression, RecordsAndLinesTellTheLossAlone) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

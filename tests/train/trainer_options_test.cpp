@@ -12,15 +12,8 @@
 #include "support/temporary_folder.h"
 #include "train/training_fixture.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::AtSteps;
-using testing::message_of;
-using testing::Recorder;
-using testing::SmallTraining;
-using testing::train_on;
-using testing::TrainingSetup;
 
 TEST(TrainerOptions, PatienceEndsATrainingThatGetsNoBetter) {
   const auto outcome = train_on(2, {.epochs = 30, .learning_rate = 0, .change = [](auto& options) {
@@ -312,7 +305,7 @@ TEST(NonFinite, IgnoreGoesOnUntilTheEpochHasSpoiltTheNetwork) {
 }
 
 TEST(NonFinite, ANetworkSpoiltByTheLastStepOfAnEpochEndsAllRanksAndIsNotSaved) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   for (const std::int64_t last : {7, 14}) {
     run_as_threads(2, [&](const Communicator& communicator) {
       SmallTraining training(communicator, {});  // two epochs of 7 steps
@@ -370,4 +363,4 @@ TEST(NonFinite, ACheckpointThatNothingCouldGoOnFromIsNotMade) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

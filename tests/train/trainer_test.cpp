@@ -10,14 +10,8 @@
 #include "support/says.h"
 #include "train/training_fixture.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
-using testing::Recorder;
-using testing::SmallTraining;
-using testing::train_on;
-using testing::TrainingSetup;
 
 TEST(Trainer, LearnsAndReports) {
   const auto record = train_on(1, {.samples = 200, .epochs = 4}).record;
@@ -308,4 +302,4 @@ TEST(Trainer, RefusesACheckpointOfAnotherModelOrOptimizer) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

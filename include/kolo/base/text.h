@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,12 +45,18 @@ template <typename T>
 // line.
 [[nodiscard]] std::string quote(std::string_view text);
 
+// Capital letters of English made small, whatever the locale.
+[[nodiscard]] std::string lower_case(std::string text);
+
 // 'abc': any text as one word of a shell's line.
 [[nodiscard]] std::string shell_word(std::string_view text);
 
 // "a, b, c"; "" for no words.
 [[nodiscard]] std::string join(std::span<const std::string> words,
                                std::string_view separator = ", ");
+
+// "1 rank", "4 ranks".
+[[nodiscard]] std::string counted(std::int64_t count, std::string_view what);
 
 // The order of names that people number: "s2" before "s10".
 

@@ -140,9 +140,6 @@ class BucketOptimizer {
                                                       const Own& own) const;
   void update_run(const parallel::BucketRun& run, std::size_t bucket, std::int64_t before_state,
                   StepRate rate, const GradientUse& use);
-  template <typename T>
-  [[nodiscard]] FlatSlice<T> slice_of(const parallel::BucketRun& run, std::size_t bucket,
-                                      std::int64_t before_state) const;
   template <typename Change>
   void change_parameters(const Change& change);
 
@@ -151,7 +148,7 @@ class BucketOptimizer {
   std::string name_;
   std::shared_ptr<const FlatOptimizer> algorithm_;
   std::vector<std::int64_t> skipped_;  // by parameter
-  std::unique_ptr<parallel::TensorSteps> on_device_;
+  std::unique_ptr<parallel::TensorSteps> steps_;
   // After to_evaluation(): by bucket, what this rank trains of it.
   std::vector<std::vector<torch::Tensor>> trained_;
   RateHistory rates_;

@@ -37,6 +37,8 @@ struct ResultsTable {
   std::vector<Column> columns = {};
   std::vector<Row> rows = {};
   std::string note = {};  // a sentence below it; empty: none
+  // Name of a row, "setting", where the page folds those after the first twelve.
+  std::string folded = {};
 };
 
 // A row per run: best validation accuracy, top-5 accuracy and loss, mean epoch time and throughput,

@@ -137,9 +137,10 @@ struct BenchRequest {
   ConfigSource config;
   RunParts parts = {};  // of the program
   std::vector<BenchMode> modes = {BenchMode::io, BenchMode::synthetic, BenchMode::full};
-  BenchPlan plan;            // without step_done
-  bool profile = false;      // also the parts of a step without communication
-  bool collectives = false;  // also all-reduces among the ranks and messages between neighbours
+  BenchPlan plan;  // without step_done
+  // Also the parts of a step without communication; and, of several ranks, all-reduces among them
+  // and messages between neighbours.
+  bool profile = false;
 };
 
 // Called on each rank, as run() is, and returns the same statuses, or throws where the rank is

@@ -78,7 +78,6 @@ struct SweepRequest {
   // Its overrides are the words of the space.
   ConfigSource config;
   int random = 0;  // trials that are drawn; 0: all of a grid
-  std::uint64_t seed = 1;
   PlaceOptions places = {};
   std::optional<double> target = std::nullopt;  // see Sweep::target
   std::string metric;            // val_accuracy | val_loss; empty: accuracy, where there is one

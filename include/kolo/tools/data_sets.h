@@ -37,7 +37,8 @@ struct RemoteDataset {
 struct FetchOptions {
   std::filesystem::path folder;
   std::string url;  // instead of the data set's own: http, https or file
-  std::function<void(const std::string&)> notice;  // gets lines for people: files, waits, retries
+  // Gets lines for people: files, waits, retries.
+  std::function<void(const std::string&)> notice = [](const std::string&) {};
 };
 
 struct FetchResult {

@@ -58,7 +58,7 @@ struct WriteOptions {
   int threads = 1;       // at least 1
   bool replace = false;  // a data set of this kind that is there already
   // Called now and then, from any of the threads, with the images done and all there will be.
-  std::function<void(std::int64_t done, std::int64_t total)> progress;
+  std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto...) {};
 };
 
 // Writes both splits and the names into `folder`, which appears only when everything is in it. The
@@ -115,6 +115,7 @@ void check_cosmology_options(const CosmologyOptions& options);
 // (pressure smoothing and temperature of intergalactic gas).
 [[nodiscard]] SimulationBox make_cosmology_box(
     const CosmologyOptions& options,
-    const std::function<void(double fraction, std::string_view stage)>& progress = {});
+    const std::function<void(double fraction, std::string_view stage)>& progress =
+        [](double, std::string_view) {});
 
 }  // namespace kolo

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
-#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -10,13 +9,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
 #include <unistd.h>
 
 #include "cli/command_line.h"
 #include "cli/doctor/checks.h"
+#include "kolo/base/text.h"
 #include "kolo/comm/device.h"
 #include "kolo/data/mnist.h"
 #include "kolo/kernels/onednn.h"
@@ -56,29 +55,26 @@ Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& looku
 }
 
 Finding check_host_names(const std::vector<NameLookup>& lookups) {
-  Finding finding{.name = "host names"};
   std::vector<std::string> names;
   for (const auto& lookup : lookups) names.push_back(lookup.name);
-  finding.text = fmt::format("{} looked up at once", fmt::join(names, " and "));
-  const auto slow = describe_slow_names(lookups);
-  if (slow.empty()) return finding;
-  finding.text = slow;
-  finding.warn("programs that ask wait for that, mpirun and ssh among them; " +
-               advice_on_names(lookups));
+  Finding finding{.name = "host names", .text = describe_slow_names(lookups)};
+  if (finding.text.empty())
+    finding.text = fmt::format("{} looked up at once", join(names, " and "));
+  else
+    finding.warn("programs that ask wait for that, mpirun and ssh among them; " +
+                 advice_on_names(lookups));
   return finding;
 }
 
 Finding check_shared_memory() {
-  Finding finding{.name = "shared memory"};
   const auto room = examine_shared_memory();
-  if (!room) {
-    finding.text = "/dev/shm is not there";
-    finding.warn(
-        "mount a tmpfs on it, for Open MPI's own messages; what ranks share in kolo needs none");
-    return finding;
-  }
+  if (!room)
+    return {
+        "shared memory", FindingStatus::warning, "/dev/shm is not there",
+        "mount a tmpfs on it, for Open MPI's own messages; what ranks share in kolo needs none"};
   const double total = room->total / (1 << 20), free = room->free / (1 << 20);
-  finding.text = fmt::format("/dev/shm: {:.0f} MiB, {:.0f} MiB of it free", total, free);
+  Finding finding{.name = "shared memory",
+                  .text = fmt::format("/dev/shm: {:.0f} MiB, {:.0f} MiB of it free", total, free)};
   if (room->free < 2 * shared_memory_per_rank) {
     finding.warn(
         "Open MPI's own messages take 4.25 MiB of it for each rank, what ranks share in kolo none: "
@@ -106,62 +102,39 @@ Finding check_gpu() {
 }
 
 Finding check_fashion_mnist(const std::filesystem::path& folder) {
-  Finding finding{.name = "data"};
-  if (!std::filesystem::exists(folder)) {
-    finding.text = "Fashion-MNIST is not installed";
-    finding.warn("apt install dataset-fashion-mnist");
-    return finding;
-  }
+  if (!std::filesystem::exists(folder))
+    return {"data", FindingStatus::warning, "Fashion-MNIST is not installed",
+            "apt install dataset-fashion-mnist"};
   try {
     const auto training = MnistDataset(folder, Split::train).size();
     const auto validation = MnistDataset(folder, Split::validation).size();
-    finding.text = fmt::format("Fashion-MNIST: {} training and {} validation images in {}",
-                               training, validation, folder.string());
+    return {.name = "data",
+            .text = fmt::format("Fashion-MNIST: {} training and {} validation images in {}",
+                                training, validation, folder.string())};
   } catch (const std::exception& error) {
-    finding.text = error.what();
-    finding.warn("apt install --reinstall dataset-fashion-mnist");
+    return {"data", FindingStatus::warning, error.what(),
+            "apt install --reinstall dataset-fashion-mnist"};
   }
-  return finding;
 }
 
 Finding check_cosmology(bool is_built) {
   if (is_built) return {.name = "commands", .text = "all are built in"};
-  return {.name = "commands",
-          .status = FindingStatus::warning,
-          .text = "built without kolo data nbody",
-          .remedy = "build with FFTW (KOLO_COSMOLOGY=ON)"};
+  return {"commands", FindingStatus::warning, "built without kolo data nbody",
+          "build with FFTW (KOLO_COSMOLOGY=ON)"};
 }
-
-namespace {
-
-// Vector unit of LibTorch's own kernels ("AVX512"), from at::show_config().
-std::string cpu_capability() {
-  const auto text = at::show_config();
-  constexpr std::string_view words = "CPU capability usage: ";
-  const auto start = text.find(words);
-  if (start == std::string::npos) return "unknown";
-  const auto end = text.find('\n', start);
-  return text.substr(start + words.size(), end - start - words.size());
-}
-
-}  // namespace
 
 Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
                    const std::string& core_before) {
-  Finding finding{.name = "BLAS"};
-  if (library.is_mkl) {
-    finding.text = "MKL, which LibTorch brings along";
-    return finding;
-  }
-  if (!library.is_openblas()) {
-    finding.text = fmt::format("{}: not OpenBLAS", library.path.empty() ? "none" : library.path);
-    finding.warn(
-        "if this is the reference BLAS, it is many times slower: apt install libopenblas0-pthread");
-    return finding;
-  }
-  finding.text = fmt::format("{} with kernels for {} ({})",
-                             library.version.substr(0, library.version.find(' ', 9)), library.core,
-                             library.path);
+  if (library.is_mkl) return {.name = "BLAS", .text = "MKL, which LibTorch brings along"};
+  if (!library.is_openblas())
+    return {
+        "BLAS", FindingStatus::warning,
+        fmt::format("{}: not OpenBLAS", library.path.empty() ? "none" : library.path),
+        "if this is the reference BLAS, it is many times slower: apt install libopenblas0-pthread"};
+  Finding finding{.name = "BLAS",
+                  .text = fmt::format("{} with kernels for {} ({})",
+                                      library.version.substr(0, library.version.find(' ', 9)),
+                                      library.core, library.path)};
   if (const auto better = better_core(library.core, units)) {
     finding.warn(fmt::format(
         "it takes this processor for an older one; export OPENBLAS_CORETYPE={}", *better));
@@ -221,7 +194,7 @@ Finding check_versions(const GpuFacts& facts) {
       facts.nccl.empty() ? "kolo is built without NCCL" : facts.nccl,
       facts.driver == 0 ? "no driver"
                         : fmt::format("driver for CUDA up to {}", version_of(facts.driver))};
-  finding.text = fmt::format("{}", fmt::join(parts, "; "));
+  finding.text = join(parts, "; ");
   // A driver also runs later CUDA versions with its own major number.
   const int newest = std::max(facts.runtime, facts.libtorch);
   if (facts.driver != 0 && facts.driver / 1000 < newest / 1000) {
@@ -256,7 +229,7 @@ Finding check_reach(const GpuFacts& facts) {
     pairs.push_back(fmt::format("{} to {}", from, to));
   finding.text = fmt::format(
       "no access to each other's memory from {}; there collectives go through the host's memory",
-      fmt::join(pairs, ", "));
+      join(pairs));
   return finding;
 }
 
@@ -270,16 +243,6 @@ std::vector<Finding> check_gpus(const GpuFacts& facts) {
   return findings;
 }
 
-namespace {
-
-const char* mark_of(FindingStatus status, bool unicode) {
-  constexpr const char* symbols[] = {"✓", "!", "✗"};
-  constexpr const char* words[] = {"ok     ", "warning", "PROBLEM"};
-  return (unicode ? symbols : words)[static_cast<std::size_t>(status)];
-}
-
-}  // namespace
-
 FindingStatus worst_status(std::span<const Finding> findings) {
   auto worst = FindingStatus::ok;
   for (const auto& finding : findings) worst = std::max(worst, finding.status);
@@ -288,12 +251,14 @@ FindingStatus worst_status(std::span<const Finding> findings) {
 
 void print_findings(std::ostream& stream, std::span<const Finding> findings, bool unicode,
                     int columns) {
+  constexpr const char* symbols[] = {"✓", "!", "✗"};
+  constexpr const char* words[] = {"ok     ", "warning", "PROBLEM"};
   std::size_t width = 0;
   for (const auto& finding : findings) width = std::max(width, finding.name.size());
   const std::string indent(width + (unicode ? 4 : 10), ' ');
   for (const auto& finding : findings) {
-    auto lines = fmt::format("{} {:{}}  {}\n", mark_of(finding.status, unicode), finding.name,
-                             width, finding.text);
+    const auto* const mark = (unicode ? symbols : words)[static_cast<std::size_t>(finding.status)];
+    auto lines = fmt::format("{} {:{}}  {}\n", mark, finding.name, width, finding.text);
     if (!finding.remedy.empty())
       lines += fmt::format("{}{}{}\n", indent, unicode ? "→ " : "-> ", finding.remedy);
     stream << wrap(lines, columns, static_cast<int>(indent.size()));
@@ -301,6 +266,16 @@ void print_findings(std::ostream& stream, std::span<const Finding> findings, boo
 }
 
 namespace {
+
+// Vector unit of LibTorch's own kernels ("AVX512"), from at::show_config().
+std::string cpu_capability() {
+  const auto text = at::show_config();
+  constexpr std::string_view words = "CPU capability usage: ";
+  const auto start = text.find(words);
+  if (start == std::string::npos) return "unknown";
+  const auto end = text.find('\n', start);
+  return text.substr(start + words.size(), end - start - words.size());
+}
 
 std::vector<Finding> examine() {
   const auto environment = detect_launch_environment();
@@ -343,15 +318,13 @@ int doctor(const bool& is_probe) {
 }  // namespace
 
 void add_doctor_command(CLI::App& app, Chosen& chosen) {
-  const auto is_probe = std::make_shared<bool>(false);
-  CLI::App* const command =
-      app.add_subcommand("doctor", "Check this machine: MPI, names, BLAS, threads, memory, data");
+  const auto [command, is_probe] = add_command(
+      app, chosen, "doctor", "Check this machine: MPI, names, BLAS, threads, memory, data", doctor);
   command->add_flag("--probe", *is_probe)->group("");  // check_two_ranks() starts it
   command->footer(
       "Example:\n"
       "  kolo doctor\n\n"
       "Exit status: 0 everything works (there may be warnings), 1 something is a problem.");
-  on_choice(*command, chosen, is_probe, doctor);
 }
 
 }  // namespace kolo

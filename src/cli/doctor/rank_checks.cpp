@@ -10,11 +10,11 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/types.h>
 #include <nlohmann/json.hpp>
 
 #include "kolo/base/clock.h"
+#include "kolo/base/text.h"
 #include "kolo/comm/device.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/comm/processes.h"
@@ -94,10 +94,8 @@ int run_probe() {
 Finding check_mpi_library() {
   const auto version = mpi_library_version();
   Finding finding{.name = "MPI", .text = version.substr(0, version.find_first_of("\n,"))};
-  if (finding.text.empty()) {
-    finding.text = "left out (KOLO_MPI); -n starts ranks on this machine alone";
-    return finding;
-  }
+  if (finding.text.empty())
+    return {.name = "MPI", .text = "left out (KOLO_MPI); -n starts ranks on this machine alone"};
   const auto result = probe({.argv = probe_command()}, probe_deadline);
   const auto answer = answer_of(result);
   if (!answer) {
@@ -119,23 +117,21 @@ Finding check_empty_job(const std::string& launcher, const EmptyJob& job,
                         const LaunchConditions& conditions,
                         const std::vector<std::string>& interfaces) {
   constexpr double long_time = 1;
-  Finding finding{.name = "launcher"};
-  if (job.seconds && *job.seconds < long_time) {
-    finding.text = fmt::format("{}; an empty job of two takes {:.2f} s", launcher, *job.seconds);
-    return finding;
-  }
-  finding.status = job.seconds ? FindingStatus::warning : FindingStatus::problem;
+  if (job.seconds && *job.seconds < long_time)
+    return {.name = "launcher",
+            .text = fmt::format("{}; an empty job of two takes {:.2f} s", launcher, *job.seconds)};
+  Finding finding{.name = "launcher",
+                  .status = job.seconds ? FindingStatus::warning : FindingStatus::problem};
   finding.text = job.seconds
                      ? fmt::format("{}; an empty job of two takes {:.1f} s", launcher, *job.seconds)
                      : fmt::format("{} does not start an empty job: {}", launcher, job.complaint);
   const auto reasons = usual_reasons(conditions);
   if (!reasons.empty()) {
-    finding.remedy = fmt::format("{}", fmt::join(reasons, "; "));
+    finding.remedy = join(reasons, "; ");
     return finding;
   }
-  finding.text +=
-      fmt::format("; names are looked up at once, /dev/shm has room, network interfaces: {}",
-                  fmt::join(interfaces, ", "));
+  finding.text += fmt::format(
+      "; names are looked up at once, /dev/shm has room, network interfaces: {}", join(interfaces));
   finding.remedy = "see where the time goes: strace -f -r " + job.command;
   return finding;
 }
@@ -146,7 +142,7 @@ namespace {
 Finding try_launcher(const MachineFacts& machine, const std::vector<NameLookup>& lookups) {
   const LaunchRequest request{.ranks = 2, .oversubscribe = true, .command = {"true"}};
   const auto command = rank_command(request, machine);
-  EmptyJob job{.command = fmt::format("{}", fmt::join(command.argv, " "))};
+  EmptyJob job{.command = join(command.argv, " ")};
   const Stopwatch stopwatch;
   const auto result = probe(command, probe_deadline);
   if (result.status == 0)
@@ -165,15 +161,14 @@ Finding try_launcher(const MachineFacts& machine, const std::vector<NameLookup>&
 
 Finding check_launcher(const LaunchEnvironment& environment,
                        const std::vector<NameLookup>& lookups) {
-  Finding finding{.name = "launcher"};
   MachineFacts machine;
   try {
     machine = examine_machine(environment, LauncherChoice::mpi);
   } catch (const std::exception& error) {
-    finding.text = fmt::format("none, and one machine needs none ({})", error.what());
-    return finding;
+    return {.name = "launcher",
+            .text = fmt::format("none, and one machine needs none ({})", error.what())};
   }
-  finding.text = machine.program;
+  Finding finding{.name = "launcher", .text = machine.program};
   // Other launchers may wait for a scheduler.
   const bool is_mpirun = machine.launcher == Launcher::open_mpi_4 ||
                          machine.launcher == Launcher::open_mpi_5 ||
@@ -190,7 +185,8 @@ Finding check_launcher(const LaunchEnvironment& environment,
 
 Finding check_two_ranks(const LaunchEnvironment& environment, LauncherChoice choice) {
   const bool by_mpi = choice == LauncherChoice::mpi;
-  Finding finding{.name = by_mpi ? "two by MPI" : "two ranks"};
+  Finding finding{.name = by_mpi ? "two by MPI" : "two ranks",
+                  .text = "not tried without a launcher"};
   if (environment.is_launched()) {
     finding.text =
         fmt::format("not tried, because {} has started this program", environment.launcher);
@@ -199,7 +195,6 @@ Finding check_two_ranks(const LaunchEnvironment& environment, LauncherChoice cho
   try {
     (void)examine_machine(environment, choice);
   } catch (const std::exception&) {
-    finding.text = "not tried without a launcher";
     return finding;
   }
   RankCommand command{.argv = probe_command()};
@@ -212,7 +207,7 @@ Finding check_two_ranks(const LaunchEnvironment& environment, LauncherChoice cho
     finding.text = answer
                        ? fmt::format("they started as {} rank(s) each", answer->value("ranks", 0))
                        : complaint_of(result);
-    finding.fail("try it by hand: " + fmt::format("{}", fmt::join(command.argv, " ")));
+    finding.fail("try it by hand: " + join(command.argv, " "));
     return finding;
   }
   finding.text =

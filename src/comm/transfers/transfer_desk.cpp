@@ -1,7 +1,6 @@
 #include "comm/transfers/transfer_desk.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>

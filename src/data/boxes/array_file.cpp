@@ -19,20 +19,15 @@ namespace kolo {
 
 namespace {
 
-// A number of any alignment.
+// A number of any alignment, of 16 bits as a float.
 template <typename Number>
-Number load_number(const std::byte* from) {
+auto load_number(const std::byte* from) {
   Number number;
   std::memcpy(&number, from, sizeof(number));
-  return number;
-}
-
-inline float value_of(Float16 number) {
-  return to_float(number);
-}
-template <typename Number>
-Number value_of(Number number) {
-  return number;
+  if constexpr (std::same_as<Number, Float16>)
+    return to_float(number);
+  else
+    return number;
 }
 
 template <typename To, typename From>
@@ -50,7 +45,7 @@ bool is_beyond(From number) {
 template <typename From, typename To>
 std::optional<std::size_t> convert_from(const std::byte* from, std::span<To> to) {
   for (std::size_t i = 0; i < to.size(); ++i) {
-    const auto number = value_of(load_number<From>(from + i * sizeof(From)));
+    const auto number = load_number<From>(from + i * sizeof(From));
     if (is_beyond<To>(number)) return i;
     to[i] = static_cast<To>(number);
   }

@@ -188,19 +188,10 @@ void BoxFile::read_planes(BoxField field, std::int64_t first, std::int64_t count
 void BoxFile::read_region(BoxField field, const Region& region, std::vector<float>& scratch,
                           std::span<float> out) const {
   const auto channels = channels_of(field);
-  const auto& [start, extent] = region;
   require_region(region, size_, channels, out.size());
-  const auto view = source(field)->view(region, scratch);
-  float* to = out.data();
-  for (std::int64_t channel = 0; channel < channels; ++channel) {
-    for (std::int64_t i = 0; i < extent[0]; ++i) {
-      for (std::int64_t j = 0; j < extent[1]; ++j, to += extent[2]) {
-        const float* const row =
-            view.data + channel * view.strides[0] + i * view.strides[1] + j * view.strides[2];
-        for (std::int64_t k = 0; k < extent[2]; ++k) to[k] = row[k * view.strides[3]];
-      }
-    }
-  }
+  std::vector<float> plane;  // for axes that change places: none
+  copy_rotated(source(field)->view(region, scratch), channels, region.extent, {}, plane,
+               out.data());
 }
 
 std::filesystem::path npy_data_file(const std::filesystem::path& prefix) {

@@ -1,7 +1,6 @@
 #include "kolo/data/mnist.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <utility>
 
@@ -41,13 +40,6 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
 }
 
 constexpr float pixel_mean = .1307F, pixel_deviation = .3081F;  // of MNIST's own, as 0..1
-
-constexpr std::array<float, 256> normalised_values = [] {
-  std::array<float, 256> values{};
-  for (std::size_t pixel = 0; pixel < values.size(); ++pixel)
-    values[pixel] = (static_cast<float>(pixel) / 255.0F - pixel_mean) / pixel_deviation;
-  return values;
-}();
 
 void check_labels(std::span<const std::uint8_t> labels, const std::filesystem::path& path) {
   const auto wrong = std::find_if(labels.begin(), labels.end(),
@@ -151,8 +143,10 @@ void MnistDataset::read(std::int64_t index, std::int64_t /*epoch*/,
                         const SamplePlace& place) const {
   check_read(index, place, pixels_, 1);
   const auto bytes = pixels(index);
-  for (std::size_t i = 0; i < pixels_; ++i)
-    place.input[i] = normalised_values[std::to_integer<std::uint8_t>(bytes[i])];
+  for (std::size_t i = 0; i < pixels_; ++i) {
+    const auto pixel = static_cast<float>(std::to_integer<int>(bytes[i]));
+    place.input[i] = (pixel / 255 - pixel_mean) / pixel_deviation;
+  }
   place.label[0] = label(index);
 }
 

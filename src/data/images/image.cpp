@@ -13,6 +13,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/file_kind.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 
@@ -28,10 +29,7 @@ std::optional<ImageFormat> image_format_of_content(std::span<const std::byte> fi
 }
 
 std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& path) {
-  std::string extension = path.extension().native();
-  std::transform(extension.begin(), extension.end(), extension.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  const auto extension = lower_case(path.extension().native());
   if (extension == ".jpg" || extension == ".jpeg" || extension == ".jfif" || extension == ".jpe")
     return ImageFormat::jpeg;
   if (extension == ".png") return ImageFormat::png;

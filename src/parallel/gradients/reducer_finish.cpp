@@ -179,13 +179,17 @@ void GradientReducer::State::average_sparse_again(std::size_t unit) {
   sum = sum.defined() ? (sum + first->gradient).coalesce() : first->gradient;
 }
 
-void GradientReducer::State::wait(std::size_t bucket) {
+void GradientReducer::State::end_backward() {
   {
     const std::lock_guard lock(mutex_);
     seal();
   }
   if (!agreement_->problem.empty()) fail();
   average_later_passes();
+}
+
+void GradientReducer::State::wait(std::size_t bucket) {
+  end_backward();
   await(units_.works()[bucket]);
   const auto& entries = arena_->plan().buckets[bucket].entries;
   const bool has_absent = std::any_of(
@@ -243,12 +247,7 @@ void GradientReducer::State::drain() {
 }
 
 void GradientReducer::State::finish() {
-  {
-    const std::lock_guard lock(mutex_);
-    seal();
-  }
-  if (!agreement_->problem.empty()) fail();
-  average_later_passes();
+  end_backward();
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) wait(bucket);
   for (std::size_t unit = arena_->buckets(); unit < units_.size(); ++unit)
     await(units_.works()[unit]);

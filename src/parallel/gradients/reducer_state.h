@@ -272,6 +272,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
 
   // After backward.
   void seal();
+  void end_backward();
   void settle_arrivals(std::vector<std::string>& missing);
   void add_problem(const std::string& problem);
   [[nodiscard]] std::string missing_gradients(const std::vector<std::string>& names) const;

@@ -52,7 +52,7 @@ BucketOptimizer::BucketOptimizer(std::shared_ptr<ParameterArena> arena,
       name_(std::move(name)),
       algorithm_(std::move(algorithm)),
       skipped_(arena_->parameters().size(), 0),
-      on_device_(std::make_unique<parallel::TensorSteps>()) {
+      steps_(std::make_unique<parallel::TensorSteps>()) {
   require_trainable(arena_->plan(), name_);
 }
 
@@ -149,13 +149,6 @@ void BucketOptimizer::enter_step() {
 
 void BucketOptimizer::update_run(const parallel::BucketRun& run, std::size_t bucket,
                                  std::int64_t before_state, StepRate rate, const GradientUse& use) {
-  if (arena_->device().is_cpu()) {
-    if (arena_->plan().buckets[bucket].type == DataType::float64)
-      algorithm().update(slice_of<double>(run, bucket, before_state), rate, run.step);
-    else
-      algorithm().update(slice_of<float>(run, bucket, before_state), rate, run.step);
-    return;
-  }
   const torch::NoGradGuard no_gradient;
   parallel::TensorSlice slice{arena_->flat_parameters(bucket).narrow(0, run.offset, run.count),
                               arena_->flat_gradients(bucket).narrow(0, run.offset, run.count),
@@ -163,30 +156,14 @@ void BucketOptimizer::update_run(const parallel::BucketRun& run, std::size_t buc
                               run.is_vector};
   for (const auto& buckets : state_)
     slice.state.push_back(buckets[bucket].narrow(0, run.offset - before_state, run.count));
-  on_device_->update(algorithm(), slice, rate, run.step, use);
-}
-
-template <typename T>
-FlatSlice<T> BucketOptimizer::slice_of(const parallel::BucketRun& run, std::size_t bucket,
-                                       std::int64_t before_state) const {
-  const auto part = [&](const torch::Tensor& flat, std::int64_t offset) {
-    return parallel::elements_of<T>(flat).subspan(static_cast<std::size_t>(offset),
-                                                  static_cast<std::size_t>(run.count));
-  };
-  FlatSlice<T> slice;
-  slice.parameters = part(arena_->flat_parameters(bucket), run.offset);
-  slice.gradients = part(arena_->flat_gradients(bucket), run.offset);
-  for (std::size_t slot = 0; slot < state_.size(); ++slot)
-    slice.state.at(slot) = part(state_[slot][bucket], run.offset - before_state);
-  slice.is_vector = run.is_vector;
-  return slice;
+  steps_->update(algorithm(), slice, rate, run.step, use);
 }
 
 void BucketOptimizer::prepare(double learning_rate, std::int64_t step) {
   const auto steps = step - std::exchange(noted_step_, step);
   if (steps == 0) return;
   weight_ = rates_.note(learning_rate).weight;
-  on_device_->advance({learning_rate, weight_}, steps);
+  steps_->advance({learning_rate, weight_}, steps);
 }
 
 void BucketOptimizer::finish() {

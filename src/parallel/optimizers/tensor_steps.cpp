@@ -54,6 +54,7 @@ constexpr std::size_t most_constants = 16;
 
 void TensorSteps::update(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
                          std::int64_t step, const GradientUse& use) {
+  if (slice.parameters.is_cpu()) return update_on_host(optimizer, slice, rate, step);
   if (!slice.parameters.is_cuda()) return update_through_host(optimizer, slice, rate, step, use);
   const c10::DeviceGuard guard(slice.parameters.device());
   const auto constants = constants_of(optimizer, slice, rate, step);

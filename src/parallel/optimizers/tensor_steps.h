@@ -18,9 +18,9 @@ struct TensorSlice {
   bool is_vector = false;
 };
 
-// The steps of optimizers on devices: on CUDA's in the order of the current stream, without waiting
-// for anything. Slices on other devices go to the host and back, which is slow and always possible.
-// The optimizers must outlive this.
+// The steps of optimizers where their tensors are: on CUDA's devices in the order of the current
+// stream, without waiting for anything. Slices on other devices go to the host and back, which is
+// slow and always possible. The optimizers must outlive this. `use` is for devices alone.
 class TensorSteps {
  public:
   void update(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,

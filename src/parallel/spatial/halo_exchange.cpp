@@ -59,9 +59,10 @@ auto rows_of(const torch::Tensor& tensor, const RowExchange& exchange, const Row
   };
 }
 
-RowRange common(const RowRange& a, const RowRange& b) {
-  const auto begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
+// Rows of `some` that `all` has too; none of them lie at its nearer end.
+RowRange common(const RowRange& some, const RowRange& all) {
+  const auto begin = std::clamp(some.begin, all.begin, all.end);
+  return {begin, std::clamp(some.end, begin, all.end)};
 }
 
 // Messages on their way, whose memory lives until they are done, also where an exception passes.
@@ -97,67 +98,45 @@ class Journey {
   Work work_;
 };
 
-// New tensors without autograd, in the memory format of the first. Rows travel with the channels
-// last, whatever the format: it may differ between ranks, and rows of the slowest dimension are one
-// piece of memory in the format that convolutions on processors like best.
-torch::Tensor extended_rows(const Communicator& communicator, const torch::Tensor& tensor,
-                            const RowExchange& exchange) {
-  const auto &owned = exchange.owned, &extended = exchange.extended;
-  const auto result = with_rows(tensor, exchange, extended);
-  const auto before = rows_of(tensor, exchange, owned), after = rows_of(result, exchange, extended);
+// Extends a tensor's rows, or folds them, which is the adjoint: messages go the other way, and what
+// comes is added. A new tensor without autograd, in the memory format of the first. Rows travel
+// with the channels last, whatever the format: it may differ between ranks, and rows of the slowest
+// dimension are one piece of memory in the format that convolutions on processors like best.
+torch::Tensor moved_rows(const Communicator& communicator, const torch::Tensor& tensor,
+                         const RowExchange& exchange, bool folds) {
+  const auto& [given, made] = folds ? std::pair(exchange.extended, exchange.owned)
+                                    : std::pair(exchange.owned, exchange.extended);
+  const auto &outgoing = folds ? exchange.messages.receives : exchange.messages.sends,
+             &incoming = folds ? exchange.messages.sends : exchange.messages.receives;
+  const auto result = with_rows(tensor, exchange, made);
+  const auto before = rows_of(tensor, exchange, given), after = rows_of(result, exchange, made);
   std::vector<Parcel> sent, received;
-  for (const auto& message : exchange.messages.sends)
+  for (const auto& message : outgoing)
     sent.push_back({message, channels_last(before(message.rows)).contiguous()});
-  for (const auto& message : exchange.messages.receives) {
-    // Received in the tensor itself where the rows are one piece of memory.
+  for (const auto& message : incoming) {
+    // Received in the tensor itself where the rows are one piece of memory, and nothing else's.
     const auto target = channels_last(after(message.rows));
-    received.push_back({message, target.is_contiguous()
+    received.push_back({message, !folds && target.is_contiguous()
                                      ? target
                                      : torch::empty(target.sizes(), target.options())});
   }
   const Journey journey(communicator, exchange, sent, received);
-
-  if (const auto kept = common(owned, extended); !kept.is_empty()) after(kept).copy_(before(kept));
-  for (const auto& rows : {RowRange{extended.begin, owned.begin}, {owned.end, extended.end}}) {
+  const auto kept = common(given, made);
+  if (!kept.is_empty()) after(kept).copy_(before(kept));
+  for (const auto& rows : {RowRange{made.begin, kept.begin}, {kept.end, made.end}}) {
     const bool is_received =
-        std::ranges::find(exchange.messages.receives, rows, &RowMessage::rows) !=
-        exchange.messages.receives.end();
+        !folds && std::ranges::find(incoming, rows, &RowMessage::rows) != incoming.end();
     if (!rows.is_empty() && !is_received) after(rows).zero_();
   }
   journey.wait();
+  // In the order of the list, below and then above, so that sums repeat to the bit.
   for (const auto& parcel : received) {
     const auto target = channels_last(after(parcel.message.rows));
-    if (target.data_ptr() != parcel.memory.data_ptr()) target.copy_(parcel.memory);
+    if (folds)
+      target.add_(parcel.memory);
+    else if (target.data_ptr() != parcel.memory.data_ptr())
+      target.copy_(parcel.memory);
   }
-  return result;
-}
-
-torch::Tensor folded_rows(const Communicator& communicator, const torch::Tensor& tensor,
-                          const RowExchange& exchange) {
-  const auto &owned = exchange.owned, &extended = exchange.extended;
-  const auto result = with_rows(tensor, exchange, owned);
-  const auto before = rows_of(tensor, exchange, extended), after = rows_of(result, exchange, owned);
-  std::vector<Parcel> sent, received;
-  for (const auto& message : exchange.messages.receives)
-    sent.push_back({message, channels_last(before(message.rows)).contiguous()});
-  for (const auto& message : exchange.messages.sends) {
-    const auto target = channels_last(after(message.rows));
-    received.push_back({message, torch::empty(target.sizes(), target.options())});
-  }
-  const Journey journey(communicator, exchange, sent, received);
-
-  const auto kept = common(owned, extended);
-  if (!kept.is_empty()) after(kept).copy_(before(kept));
-  if (kept.is_empty()) {
-    result.zero_();
-  } else {
-    for (const auto& rows : {RowRange{owned.begin, kept.begin}, {kept.end, owned.end}}) {
-      if (!rows.is_empty()) after(rows).zero_();
-    }
-  }
-  journey.wait();
-  // In the order of the list, below and then above, so that sums repeat to the bit.
-  for (const auto& parcel : received) channels_last(after(parcel.message.rows)).add_(parcel.memory);
   return result;
 }
 
@@ -182,12 +161,13 @@ class MoveHalos : public torch::autograd::Function<MoveHalos> {
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     context->saved_data["folds"] = folds;
     if (!folds) {
-      for (const auto& axis : plan->axes) tensor = extended_rows(plan->communicator, tensor, axis);
+      for (const auto& axis : plan->axes)
+        tensor = moved_rows(plan->communicator, tensor, axis, folds);
       return tensor;
     }
     // The adjoint of a sequence is the adjoints in reverse order.
     for (auto axis = plan->axes.rbegin(); axis != plan->axes.rend(); ++axis)
-      tensor = folded_rows(plan->communicator, tensor, *axis);
+      tensor = moved_rows(plan->communicator, tensor, *axis, folds);
     return tensor;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {

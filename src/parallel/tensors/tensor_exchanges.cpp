@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <string>
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
@@ -13,60 +14,30 @@
 
 namespace kolo {
 
+namespace {
+
+constexpr std::pair<DataType, torch::ScalarType> types_of_both[] = {
+    {DataType::float64, torch::kDouble}, {DataType::float32, torch::kFloat},
+    {DataType::float16, torch::kHalf},   {DataType::bfloat16, torch::kBFloat16},
+    {DataType::int64, torch::kLong},     {DataType::int32, torch::kInt},
+    {DataType::int16, torch::kShort},    {DataType::int8, torch::kChar},
+    {DataType::uint8, torch::kByte},     {DataType::boolean, torch::kBool}};
+
+}  // namespace
+
 DataType data_type_of(torch::ScalarType type) {
-  switch (type) {
-    case torch::kDouble:
-      return DataType::float64;
-    case torch::kFloat:
-      return DataType::float32;
-    case torch::kHalf:
-      return DataType::float16;
-    case torch::kBFloat16:
-      return DataType::bfloat16;
-    case torch::kLong:
-      return DataType::int64;
-    case torch::kInt:
-      return DataType::int32;
-    case torch::kShort:
-      return DataType::int16;
-    case torch::kChar:
-      return DataType::int8;
-    case torch::kByte:
-      return DataType::uint8;
-    case torch::kBool:
-      return DataType::boolean;
-    default:
-      throw Error(
-          fmt::format("parallel: collectives take no tensors of {}; convert to one of float64, "
-                      "float32, float16, bfloat16, "
-                      "int64, int32, int16, int8, uint8, bool",
-                      torch::toString(type)));
-  }
+  for (const auto& [own, of_torch] : types_of_both)
+    if (of_torch == type) return own;
+  throw Error(
+      fmt::format("parallel: collectives take no tensors of {}; convert to one of float64, "
+                  "float32, float16, bfloat16, "
+                  "int64, int32, int16, int8, uint8, bool",
+                  torch::toString(type)));
 }
 
 torch::ScalarType scalar_type_of(DataType type) {
-  switch (type) {
-    case DataType::float64:
-      return torch::kDouble;
-    case DataType::float32:
-      return torch::kFloat;
-    case DataType::float16:
-      return torch::kHalf;
-    case DataType::bfloat16:
-      return torch::kBFloat16;
-    case DataType::int64:
-      return torch::kLong;
-    case DataType::int32:
-      return torch::kInt;
-    case DataType::int16:
-      return torch::kShort;
-    case DataType::int8:
-      return torch::kChar;
-    case DataType::uint8:
-      return torch::kByte;
-    case DataType::boolean:
-      return torch::kBool;
-  }
+  for (const auto& [own, of_torch] : types_of_both)
+    if (own == type) return of_torch;
   return torch::kFloat;
 }
 

@@ -147,10 +147,10 @@
     return made;
   }
 
-  function tableElement(table) {
+  function tableElement(table, rows) {
     const head = element("tr", {}, ...table.columns.map((column) => element("th", { scope: "col", className: column.is_number ? "number" : "" }, column.title)));
     const body = element("tbody");
-    for (const row of table.rows) {
+    for (const row of rows) {
       const cells = row.cells.map((cell, i) => {
         const classes = [table.columns[i].is_number ? "number" : "", cell.best ? "best" : "", table.columns[i].title === "state" ? "state" : ""].join(" ").trim();
         const made = element(i === 0 ? "th" : "td", { className: classes, scope: i === 0 ? "row" : false }, cell.text || "\u2013");
@@ -161,6 +161,15 @@
     }
     const made = element("div", { className: table.columns.length > 9 ? "dense table" : "table", tabindex: "0", role: "region", "aria-label": table.title }, element("table", {}, element("thead", {}, head), body));
     sizes.observe(made);
+    return made;
+  }
+
+  // A table's rows; of a long one whose rows may be folded the first openly, the others behind a line.
+  function tableElements(table) {
+    const shown = table.folded ? 12 : table.rows.length;
+    const rest = table.rows.slice(shown);
+    const made = [tableElement(table, table.rows.slice(0, shown))];
+    if (rest.length > 0) made.push(element("details", {}, element("summary", {}, `and ${rest.length} more ${table.folded}${rest.length > 1 ? "s" : ""}`), tableElement(table, rest)));
     return made;
   }
 
@@ -234,7 +243,7 @@
       const content = [];
       if (part.figures) content.push(element("div", { className: part.figures.length % 3 === 1 ? "pairs figures" : "figures" }, ...part.figures.map(figureElement)));
       else if (part.pictures) content.push(element("div", { className: "pictures" }, ...part.pictures.map(pictureElement)));
-      else content.push(tableElement(part));
+      else content.push(...tableElements(part));
       if (part.note) content.push(element("p", { className: "note" }, part.note));
       parts.push(section(part.title, ...content));
     }

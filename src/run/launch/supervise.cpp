@@ -119,6 +119,7 @@ class Supervisor {
       show_errors();
       if (!has_launcher()) {
         look_for_ends();
+        if (terminate_at_ && Clock::now() >= *terminate_at_) terminate();
         if (kill_at_ && Clock::now() >= *kill_at_) signal_all(SIGKILL);
       } else if (is_quiet && command_.starts_processes) {
         if (const auto status = idle_.status(children_[0].process())) return give_up(*status);
@@ -176,7 +177,7 @@ class Supervisor {
     constexpr int between_ends_ms = 20, between_requests_ms = 200, between_looks_ms = 1000;
     const int ready = ::poll(watched.data(), watched.size(),
                              !tells                      ? between_ends_ms
-                             : repeats() || kill_at_     ? between_requests_ms
+                             : repeats() || is_ending()  ? between_requests_ms
                              : command_.starts_processes ? between_looks_ms
                                                          : -1);
     if (ready == 0 && repeats()) signal_all(SIGUSR1);
@@ -246,7 +247,7 @@ class Supervisor {
   // ranks of a failed one would wait for it, and are ended.
   void note_end(std::size_t rank, int status) {
     note_status(status);
-    if (status == 0 || status == exit_stopped || kill_at_) return;
+    if (status == 0 || status == exit_stopped || is_ending()) return;
     const bool is_kolos = request_.end_together;
     if ((is_kolos && status == exit_wrong_input) ||
         (asked_by_ != 0 && status == 128 + policy_.signal))
@@ -262,8 +263,24 @@ class Supervisor {
     else if (output_.was_silent() && !has_spoken_)
       tell(fmt::format("rank {} (process {}) has ended with status {} without a word; the job ends",
                        rank, child.process(), status));
-    kill_at_ = Clock::now() + (is_kolos ? std::chrono::seconds(0) : std::chrono::seconds(2));
-    signal_all(is_kolos ? SIGKILL : SIGTERM);
+    if (is_kolos) {
+      kill_at_ = Clock::now();
+      signal_all(SIGKILL);
+    } else if (child.was_killed()) {
+      terminate();
+    } else {
+      // This rank may have ended because of another, whose exception has given its communicator
+      // back and isn't told yet.
+      terminate_at_ = Clock::now() + std::chrono::seconds(1);
+    }
+  }
+
+  [[nodiscard]] bool is_ending() const { return terminate_at_ || kill_at_; }
+
+  void terminate() {
+    terminate_at_.reset();
+    kill_at_ = Clock::now() + std::chrono::seconds(2);
+    signal_all(SIGTERM);
   }
 
   void note_status(int status) {
@@ -328,7 +345,7 @@ class Supervisor {
   bool has_spoken_ = false;
   int asked_by_ = 0;
   int status_ = 0;  // of the first child that did not end with 0
-  std::optional<Clock::time_point> kill_at_;
+  std::optional<Clock::time_point> terminate_at_, kill_at_;
   OutOfMemoryKills kills_ = out_of_memory_kills();
 };
 

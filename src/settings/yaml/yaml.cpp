@@ -14,6 +14,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/text.h"
 #include "settings/section.h"
 
 namespace kolo {

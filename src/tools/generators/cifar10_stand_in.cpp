@@ -166,10 +166,8 @@ void paint_distractor(std::span<const float> garment, CounterRandom& random, Pic
     const float size = between(random, 8, 13);
     return happens(random, .5F) ? size : -size;
   };
-  Placement placement;
-  placement.scale = between(random, .45F, .7F);
-  placement.shift_y = offset();
-  placement.shift_x = offset();
+  const Placement placement{
+      .scale = between(random, .45F, .7F), .shift_y = offset(), .shift_x = offset()};
   const auto colour = draw_colour(random, .05F, 1);
   const auto shape = place(garment, placement);
   for (std::size_t pixel = 0; pixel < shape.size(); ++pixel) {
@@ -382,7 +380,7 @@ std::array<std::int64_t, 2> write_cifar10_stand_in(const fs::path& folder,
   std::atomic<std::int64_t> done = 0;
   const auto painted = [&, total = training.size() + validation.size()] {
     const auto now = ++done;
-    if (options.progress && now % progress_step == 0) options.progress(now, total);
+    if (now % progress_step == 0) options.progress(now, total);
   };
   write_split(output.aside(), training, Split::train, options.threads, painted);
   write_split(output.aside(), validation, Split::validation, options.threads, painted);

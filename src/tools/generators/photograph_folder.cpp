@@ -254,8 +254,7 @@ std::array<std::int64_t, 2> write_photograph_folder(const fs::path& folder,
       images.paint(image, pixels);
       CounterRandom random(seed, 0, static_cast<std::uint64_t>(number));
       write_file(file, photograph(pixels, random, options.least_side, options.most_side));
-      const auto now = ++done;
-      if (write.progress) write.progress(now, total);
+      write.progress(++done, total);
     });
   };
   write_split(training, tasks, 0);

@@ -6,28 +6,18 @@
 
 #include <sys/stat.h>
 
-#include <gmock/gmock.h>
-
 #include "data/boxes/boxes.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
-using testing::Hdf5Field;
-using testing::message_of;
-using testing::numbered_box;
-using testing::read_all;
-using ::testing::StartsWith;
-using testing::TemporaryFolder;
-using testing::write_hdf5;
-using testing::write_hdf5_field;
 
 void expect_holds(const fs::path& path, const SimulationBox& box) {
   const BoxFile file(path);
@@ -285,4 +275,4 @@ TEST_F(BoxFiles, ConversionSparesWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

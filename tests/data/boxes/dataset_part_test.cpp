@@ -10,12 +10,8 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
-using testing::numbered_box;
-using testing::TemporaryFolder;
 
 struct Sample {
   torch::Tensor input, target;
@@ -121,4 +117,4 @@ TEST(DatasetPart, RowsThatAreNotThereAreNamed) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -3,22 +3,19 @@
 #include <cstring>
 #include <map>
 
-#include <gmock/gmock.h>
 #include <hdf5.h>
 #include <nlohmann/json.hpp>
 
 #include "data/boxes/boxes.h"
 #include "kolo/data/array_file.h"
 #include "kolo/data/box_files.h"
+#include "support/matchers.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::IsEmpty;
-using testing::numbered_box;
-using testing::TemporaryFolder;
 
 constexpr std::int64_t beyond_double = (std::int64_t{1} << 60) + 1;
 
@@ -196,4 +193,4 @@ TEST_F(Hdf5Attributes, ReferencesToTheOtherFileAreNotCopied) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -3,23 +3,17 @@
 #include <random>
 #include <thread>
 
-#include <gmock/gmock.h>
-
 #include "data/boxes/boxes.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using testing::message_of;
-using testing::numbered_box;
-using testing::TemporaryFolder;
 
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
@@ -142,4 +136,4 @@ TEST_F(HydroFiles, AreMadeOfBoxesWithoutGas) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

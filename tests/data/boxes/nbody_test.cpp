@@ -15,13 +15,8 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
-using testing::numbered_box;
-using testing::read_sample;
-using testing::TemporaryFolder;
 
 void expect_field(const std::vector<float>& found, const std::vector<float>& field,
                   std::int64_t box_size, const NbodyCrop& crop, std::int64_t size,
@@ -331,4 +326,4 @@ TEST_F(Nbody, RefusesOptionsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -2,20 +2,15 @@
 
 #include <tuple>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 // A file of this version with this header and so many bytes after it.
 std::string npy_bytes(std::string_view header, std::size_t data_bytes, int version = 1) {
@@ -170,4 +165,4 @@ TEST_F(Npy, RejectsHalfAPair) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

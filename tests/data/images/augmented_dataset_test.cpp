@@ -11,11 +11,8 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
-using testing::read_sample;
 
 const AugmentationOptions everything{.height_shift = .33,
                                      .width_shift = .2,
@@ -90,4 +87,4 @@ TEST(AugmentedDataset, RejectsOptionsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

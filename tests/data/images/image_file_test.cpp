@@ -1,24 +1,15 @@
-#include <gmock/gmock.h>
 
 #include "data/images/image_files.h"
 #include "kolo/base/error.h"
 #include "kolo/data/image.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::bytes_of;
-using ::testing::ElementsAre;
-using testing::message_of;
-using testing::png_chunk;
-using testing::png_file;
-using testing::png_header;
-using testing::png_signature;
-using testing::PngKind;
-using testing::zlib_bytes;
 using Pixels = std::vector<std::uint8_t>;
 
 Pixels pixels_of(std::string_view file) {
@@ -46,7 +37,7 @@ TEST(Decoder, RejectsWhatIsNoImage) {
 }
 
 TEST(Decoder, ReadsRegularFilesWithinTheLimit) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   std::vector<std::byte> bytes;
   const auto reason = [&](const std::filesystem::path& path, const ImageLimits& limits = {}) {
     return message_of<InputError>([&] { read_image_file(path, bytes, limits); });
@@ -142,4 +133,4 @@ TEST(Png, ChecksTheSizeBeforeItTakesMemory) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <numeric>
 
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include "data/images/image_files.h"
@@ -13,20 +12,14 @@
 #include "kolo/data/image.h"
 #include "kolo/data/loader.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using testing::message_of;
-using testing::noise_image;
-using testing::png_file;
-using testing::read_sample;
-using testing::text_of;
 
 class ImageFolder : public ::testing::Test {
  protected:
@@ -49,7 +42,7 @@ class ImageFolder : public ::testing::Test {
     return paths;
   }
 
-  testing::TemporaryFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(ImageFolder, NumbersClassesAndFilesInNaturalOrder) {
@@ -183,7 +176,7 @@ TEST_F(ImageFolder, RejectsTruncatedImages) {
 }
 
 TEST_F(ImageFolder, FollowsLinksWhereverTheyLead) {
-  const testing::TemporaryFolder outside;
+  const TemporaryFolder outside;
   outside.write("far.png", png_file(noise_image(6, 8, 9)));
   write("x/a.png");
   fs::create_symlink("a.png", folder_ / "x/b.png");
@@ -259,4 +252,4 @@ TEST_F(ImageFolder, ComparesTheClassesOfTrainingAndValidation) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -1,24 +1,15 @@
-#include <gmock/gmock.h>
 
 #include "data/images/image_files.h"
 #include "data/images/jpeg_files.h"
 #include "kolo/base/error.h"
 #include "kolo/data/image.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using ::testing::AnyOf;
-using testing::bytes_of;
-using ::testing::HasSubstr;
-using testing::jpeg_file;
-using testing::JpegKind;
-using testing::message_of;
-using testing::noise_image;
-using testing::smooth_image;
-using testing::text_of;
 using Pixels = std::vector<std::uint8_t>;
 
 // One colour, 10 x 12, as decoded.
@@ -140,4 +131,4 @@ TEST(Jpeg, RefusesToWriteWhatIsTooLarge) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -8,14 +8,8 @@
 #include "data/images/image_files.h"
 #include "data/images/jpeg_files.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::bytes_of;
-using testing::largest_difference;
-using testing::noise_image;
-using testing::png_file;
-using testing::resized;
 
 struct Pixels {
   double top, left, height, width;
@@ -123,4 +117,4 @@ TEST(RandomCrop, APartOfAJpegKeepsItsDetail) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

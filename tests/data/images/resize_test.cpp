@@ -1,23 +1,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include <gmock/gmock.h>
-
 #include "data/images/image_files.h"
 #include "kolo/data/image.h"
+#include "support/matchers.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using testing::bytes_of;
-using ::testing::ElementsAre;
-using testing::largest_difference;
-using testing::noise_image;
-using testing::png_file;
-using testing::resized;
-using testing::smooth_image;
-
-std::vector<float> resized(const Image& image, std::int64_t height, std::int64_t width) {
+std::vector<float> resized_png(const Image& image, std::int64_t height, std::int64_t width) {
   return resized(bytes_of(png_file(image)), height, width);
 }
 
@@ -59,14 +50,14 @@ std::vector<float> reference(const Image& image, std::int64_t height, std::int64
 
 TEST(Resize, MatchesPixelsByHand) {
   const Image row{1, 4, {0, 0, 0, 40, 4, 8, 80, 80, 80, 255, 255, 255}};
-  const auto same = resized(row, 1, 4);
+  const auto same = resized_png(row, 1, 4);
   EXPECT_THAT(same, ElementsAre(0, 40, 80, 255, 0, 4, 80, 255, 0, 8, 80, 255));
   // Halved: weights 3/8 3/8 1/8 of the pixels at distances .5, .5, 1.5, cut at the edge.
-  const auto half = resized(row, 1, 2);
+  const auto half = resized_png(row, 1, 2);
   EXPECT_NEAR(half[0], (3 * 0 + 3 * 40 + 80) / 7., 1e-4);
   EXPECT_NEAR(half[1], (40 + 3 * 80 + 3 * 255) / 7., 1e-4);
   // Doubled: between middles of pixels, the edges repeated.
-  const auto twice = resized(row, 2, 8);
+  const auto twice = resized_png(row, 2, 8);
   EXPECT_THAT(std::vector<float>(twice.begin(), twice.begin() + 8),
               ElementsAre(0, 10, 30, 50, 70, 123.75, 211.25, 255));
   EXPECT_THAT(std::vector<float>(twice.begin() + 8, twice.begin() + 16),
@@ -79,8 +70,9 @@ TEST(Resize, MatchesTheDefinitionForAllSizes) {
     const std::int64_t from_height = 1 + random() % 50, from_width = 1 + random() % 50;
     const std::int64_t height = 1 + random() % 30, width = 1 + random() % 30;
     const auto image = noise_image(from_height, from_width, static_cast<unsigned>(round));
-    EXPECT_LT(largest_difference(resized(image, height, width), reference(image, height, width)),
-              1e-3)
+    EXPECT_LT(
+        largest_difference(resized_png(image, height, width), reference(image, height, width)),
+        1e-3)
         << from_height << " x " << from_width << " to " << height << " x " << width;
   }
 }
@@ -115,4 +107,4 @@ TEST(Resize, JpegOfReducedSizeIsTheSamePicture) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

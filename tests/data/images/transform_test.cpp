@@ -3,17 +3,14 @@
 #include <cmath>
 #include <random>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using testing::message_of;
 using Pixels = std::vector<float>;
 
 Pixels transformed(Pixels image, std::int64_t channels, std::int64_t height, std::int64_t width,
@@ -145,4 +142,4 @@ TEST(Preprocessing, RejectsWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <gmock/gmock.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -15,13 +14,12 @@
 #include "settings/section.h"
 #include "settings/yaml/yaml.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
-using ::testing::ElementsAre;
-using testing::message_of;
 using Sizes = std::vector<std::int64_t>;
 
 // Keys of the model in a configuration.
@@ -154,4 +152,4 @@ TEST(Mlp, RefusesWhatItCantBe) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -10,12 +10,8 @@
 #include "kolo/nn/models.h"
 #include "nn/models/same_network.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::Parameters;
-using testing::plain_batch_norm;
-using testing::plain_convolution;
 
 // The tutorial's bottleneck: batch norms of blocks with a convolution on the shortcut keep Keras's
 // epsilon.
@@ -184,4 +180,4 @@ TEST(ResNetSmall, BatchNormsHaveTheTutorialsMomentumAndEpsilon) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -15,13 +15,10 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace F = torch::nn::functional;
-using testing::message_of;
-using testing::Parameters;
-using testing::plain_convolution;
 
 // The networks once more, as plain function calls without dropout.
 torch::Tensor plain_mnist_net(const Parameters& p, torch::Tensor x) {
@@ -167,4 +164,4 @@ TEST(Cnn, StartsAsKerasLayersDo) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -11,10 +11,8 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::Parameters;
 
 namespace functional = torch::nn::functional;
 
@@ -139,7 +137,7 @@ TEST(UNet3d, MakesOfTilesWhatItMakesOfTheWhole) {
 
 TEST(UNet3d, RefusesShapesThatDontFit) {
   const auto message = [](const ModelOptions& options) {
-    return testing::message_of<InputError>([&] { (void)make_network("unet3d", options); });
+    return message_of<InputError>([&] { (void)make_network("unet3d", options); });
   };
   EXPECT_TRUE(says(message({.input_shape = {4, 32, 32, 32}, .output_shape = {5, 32, 32, 32}}),
                    {"set model.levels to 5 or less"}));
@@ -150,7 +148,7 @@ TEST(UNet3d, RefusesShapesThatDontFit) {
                    {"levels: expected a whole number greater than 0, got \"0\""}));
   EXPECT_TRUE(says(message(options_for(16, 4, 0)),
                    {"channels: expected a whole number greater than 0, got \"0\""}));
-  EXPECT_TRUE(says(testing::message_of<InputError>([] {
+  EXPECT_TRUE(says(message_of<InputError>([] {
                      (void)make_network(
                          "cnn", {.input_shape = {4, 16, 16, 16}, .output_shape = {5, 16, 16, 16}});
                    }),
@@ -158,4 +156,4 @@ TEST(UNet3d, RefusesShapesThatDontFit) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

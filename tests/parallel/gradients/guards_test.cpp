@@ -12,6 +12,7 @@
 #include "kolo/parallel/sharded_optimizer.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/rank_test.h"
 #include "support/says.h"
 
@@ -20,9 +21,6 @@
 namespace kolo::testing {
 
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 const BucketLimits sizes[] = {one_each, {}, {1, 100}};
 

@@ -10,15 +10,13 @@
 #include "kolo/parallel/sharded_optimizer.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/rank_test.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 // One tensor in two modules, and one module under two names.
 struct Tied : torch::nn::Module {

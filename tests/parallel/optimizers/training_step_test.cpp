@@ -3,22 +3,19 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/training_step.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/rank_test.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 constexpr std::int64_t batch_size = 6;  // per rank
 

@@ -1,7 +1,6 @@
 #include <sstream>
 #include <vector>
 
-#include <gmock/gmock.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -13,6 +12,7 @@
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/numbers.h"
 #include "support/rank_test.h"
 #include "support/says.h"
@@ -20,8 +20,6 @@
 namespace kolo::testing {
 
 namespace {
-
-using ::testing::ElementsAre;
 
 constexpr std::int64_t channels = 3;
 

@@ -1,15 +1,13 @@
 // Failures of nodes, and the hosts of the ranks after them.
 #include "run/launch/job_nodes.h"
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/text.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
 bool any(int) {

@@ -1,16 +1,12 @@
 // Reasons why launchers fail or are slow.
 #include "run/launch/launch_advice.h"
 
-#include <gmock/gmock.h>
-
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr double mebi = 1 << 20;
 

@@ -2,22 +2,17 @@
 // and what the ranks do.
 #include <csignal>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/run/launch_ranks.h"
+#include "support/matchers.h"
 #include "support/process.h"
+#include "support/read_all.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class Relaunch : public ::testing::Test {
  protected:
@@ -37,8 +32,7 @@ class Relaunch : public ::testing::Test {
   }
 
   void program(const std::string& name, const std::string& text) const {
-    folder.write("bin/" + name, text);
-    std::filesystem::permissions(folder / "bin" / name, std::filesystem::perms::owner_all);
+    folder.write_program("bin/" + name, text);
   }
 
   [[nodiscard]] ProcessResult run(int ranks, const RestartPolicy& policy,
@@ -54,10 +48,7 @@ class Relaunch : public ::testing::Test {
   }
 
   [[nodiscard]] std::vector<std::string> starts() const {
-    std::vector<std::string> lines;
-    std::istringstream text(read_text_file(folder / "starts"));
-    for (std::string line; std::getline(text, line);) lines.push_back(line);
-    return lines;
+    return lines_of(read_text_file(folder / "starts"));
   }
 
   // Tells whether examine_machine() has refused the mpirun of this PATH.
@@ -214,8 +205,7 @@ TEST_F(Relaunch, TheMpirunOfAnotherMpiIsPassedOver) {
   const auto linked = examine_machine(detect_launch_environment(), LauncherChoice::mpi).launcher;
   const bool is_mpich = linked == Launcher::mpich;
   const char* const other = is_mpich ? "orterun" : "mpiexec.hydra";
-  folder.write(std::string("other/") + other, "#!/bin/sh\nexit 7\n");
-  std::filesystem::permissions(folder / "other" / other, std::filesystem::perms::owner_all);
+  folder.write_program(std::string("other/") + other, "#!/bin/sh\nexit 7\n");
   std::filesystem::create_symlink(other, folder / "other/mpirun");
   const auto run_with = [&](const std::string& path) {
     const LaunchRequest request{

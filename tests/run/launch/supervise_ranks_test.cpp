@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <set>
 #include <span>
 #include <string>
@@ -18,7 +17,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -26,6 +24,8 @@
 #include "kolo/comm/device.h"
 #include "kolo/comm/processes.h"
 #include "kolo/run/launch_ranks.h"
+#include "support/expect_end.h"
+#include "support/matchers.h"
 #include "support/process.h"
 #include "support/read_all.h"
 #include "support/says.h"
@@ -33,11 +33,6 @@
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::atomic<bool> was_asked{false};
 
@@ -57,18 +52,9 @@ void wait_until_asked() {
   while (!was_asked) rest();
 }
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return read_all(file);
-}
-
 void wait_for_state(pid_t process, char state) {
   const auto words = fmt::format("\nState:\t{}", state);
-  while (!says(text_of(fmt::format("/proc/{}/status", process)), {words})) rest();
-}
-
-int lines_of(const std::string& text) {
-  return static_cast<int>(std::ranges::count(text, '\n'));
+  while (!says(read_all(fmt::format("/proc/{}/status", process)), {words})) rest();
 }
 
 class SupervisedRanks : public ::testing::Test {
@@ -116,7 +102,7 @@ class SupervisedRanks : public ::testing::Test {
   }
 
   [[nodiscard]] pid_t process_of(int rank) const {
-    return std::atoi(text_of(folder / fmt::format("process-{}", rank)).c_str());
+    return std::atoi(read_all(folder / fmt::format("process-{}", rank)).c_str());
   }
 
   TemporaryFolder folder;
@@ -128,12 +114,6 @@ class SupervisedRanks : public ::testing::Test {
     return run_in_fork([&] { return run_ranks(request, policy); });
   }
 };
-
-void expect_end(const ProcessResult& result, int status) {
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, status) << result.errors;
-  EXPECT_EQ(result.left_behind, 0);
-}
 
 TEST_F(SupervisedRanks, AKilledOneIsNamedAndTheOthersAreEnded) {
   const auto told =
@@ -210,8 +190,8 @@ TEST_F(SupervisedRanks, OnesThatStopOrRefuseEndByAndBy) {
         std::ofstream(signs / "process") << ::getpid() << "\n";
         return status;
       }
-      while (lines_of(text_of(signs / "process")) == 0) rest();
-      const pid_t other = std::stoi(text_of(signs / "process"));
+      while (!read_all(signs / "process").ends_with('\n')) rest();
+      const pid_t other = std::stoi(read_all(signs / "process"));
       while (::kill(other, 0) == 0) rest();  // until its end has been seen
       std::ofstream(signs / "saved");
       return 0;
@@ -322,7 +302,7 @@ TEST_F(SupervisedRanks, TheirMemoryHasNoName) {
     const auto memory = communicator.allocate(100'000);
     std::vector<float> values(50'000, 1.0F);
     communicator.all_reduce(std::span(values), ReduceOp::sum);
-    const auto maps = text_of("/proc/self/maps");
+    const auto maps = read_all("/proc/self/maps");
     std::ofstream(folder / fmt::format("maps-{}", rank)) << maps;
     communicator.barrier();
     if (rank == 1) std::raise(SIGKILL);
@@ -331,7 +311,7 @@ TEST_F(SupervisedRanks, TheirMemoryHasNoName) {
   });
   expect_end(result, 128 + SIGKILL);
   for (const char* const file : {"maps-0", "maps-1"})
-    EXPECT_THAT(text_of(folder / file), AllOf(HasSubstr("memfd:"), Not(HasSubstr("/dev/shm"))));
+    EXPECT_THAT(read_all(folder / file), AllOf(HasSubstr("memfd:"), Not(HasSubstr("/dev/shm"))));
 }
 
 TEST_F(SupervisedRanks, TheyAreStartedAgainAsThePolicySays) {
@@ -361,7 +341,7 @@ TEST_F(SupervisedRanks, WhatWasStoppedOrRefusedIsNotStartedAgain) {
                             },
                             {.restarts = 3});
     expect_end(result, status);
-    EXPECT_EQ(text_of(folder / "starts"), "start\n");
+    EXPECT_EQ(read_all(folder / "starts"), "start\n");
     std::filesystem::remove(folder / "starts");
   }
 }
@@ -373,7 +353,8 @@ TEST_F(SupervisedRanks, EachKnowsItsNumber) {
   expect_end(result, 0);
   EXPECT_EQ(result.errors, "");
   for (int rank = 0; rank < 3; ++rank)
-    EXPECT_EQ(text_of(folder / fmt::format("rank-{}", rank)), fmt::format("{} of 3, 1, 0\n", rank));
+    EXPECT_EQ(read_all(folder / fmt::format("rank-{}", rank)),
+              fmt::format("{} of 3, 1, 0\n", rank));
 }
 
 TEST_F(SupervisedRanks, EachHasCoresOfItsOwnWhereThereAreAsMany) {

@@ -5,24 +5,18 @@
 #include <mutex>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "support/errors.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::Each;
-using testing::message_of;
-using testing::TemporaryFolder;
-using testing::write_small_mnist;
 
 using Pixels = std::vector<std::uint8_t>;
 
@@ -162,4 +156,4 @@ TEST_F(StandIn, AFailureLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -1,15 +1,12 @@
 // Boxes of a kolo that was built without FFTW.
-#include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
 #include "kolo/tools/generators.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 TEST(CosmologyLeftOut, SaysWhatItTakes) {
   EXPECT_FALSE(is_cosmology_built());

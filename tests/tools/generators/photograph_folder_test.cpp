@@ -6,23 +6,19 @@
 #include <map>
 #include <set>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/data/image.h"
 #include "support/errors.h"
 #include "support/idx_files.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 std::map<std::string, std::string> files_in(const fs::path& folder) {
   std::map<std::string, std::string> files;
@@ -177,4 +173,4 @@ TEST_F(PhotographFolder, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -8,25 +8,16 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "support/errors.h"
 #include "support/file_size_limit.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using testing::FileSizeLimit;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 // A checkpoint that is recognisable by `value`.
 Checkpoint checkpoint_of(double value, std::int64_t elements = 4) {
@@ -339,4 +330,4 @@ TEST_F(CheckpointStoreTest, AFileInPlaceOfTheFolder) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

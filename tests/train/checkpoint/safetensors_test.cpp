@@ -7,21 +7,16 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "support/errors.h"
+#include "support/matchers.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 // A file with this header (its length in front unless another is given) and `data_size` zero bytes
 // after it.
@@ -282,4 +277,4 @@ TEST(Safetensors, SurvivesEveryFlippedHeaderByte) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

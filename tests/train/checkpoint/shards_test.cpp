@@ -15,11 +15,8 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
-using testing::TemporaryFolder;
 
 TEST(Shards, AreAsManyAsBytesAndRanksAllow) {
   EXPECT_EQ(choose_shards(0, 4), 1);
@@ -193,4 +190,4 @@ TEST_F(ShardedCheckpoint, IsReplacedAndRemovedLikeOthers) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

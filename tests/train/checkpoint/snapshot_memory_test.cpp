@@ -9,10 +9,8 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
@@ -78,4 +76,4 @@ TEST(SnapshotMemory, IsNotToBeHadWhereTheMachineHasNoMore) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

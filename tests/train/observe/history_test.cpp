@@ -11,11 +11,8 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
-using testing::TemporaryFolder;
 
 History example() {
   History history(2);
@@ -159,4 +156,4 @@ TEST(History, MalformedFilesAreNamed) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

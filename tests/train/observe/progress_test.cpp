@@ -1,4 +1,5 @@
 #include "kolo/train/observe/progress.h"
+#include "support/matchers.h"
 #include "support/says.h"
 
 #include <algorithm>
@@ -7,14 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-
 namespace kolo {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::StartsWith;
 
 // A bar with a clock that the test sets.
 class Bar {

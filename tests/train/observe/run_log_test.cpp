@@ -13,12 +13,10 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 using ::testing::MatchesRegex;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 void say_everything(RunLog& log) {
   log.debug("detail {}", 1);
@@ -106,4 +104,4 @@ TEST(RunLog, LinesOfManyThreadsStayWhole) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

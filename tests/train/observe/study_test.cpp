@@ -2,16 +2,12 @@
 
 #include <cmath>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
+#include "support/matchers.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 StudyPoint measured(int ranks, double samples_per_second, const std::string& lr_scaling = "linear",
                     double warmup = 0) {

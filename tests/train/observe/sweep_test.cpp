@@ -2,17 +2,12 @@
 
 #include <cmath>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
+#include "support/matchers.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 
 Sweep three_trials() {
   Sweep sweep;

@@ -19,13 +19,11 @@
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
 
 namespace events = testing::events;
 using ::testing::MatchesRegex;
-using testing::message_of;
-using testing::TemporaryFolder;
 
 // Events of the file after its first record.
 std::string events_in(const std::filesystem::path& path) {
@@ -136,4 +134,4 @@ TEST(TensorBoard, AFileInPlaceOfTheFolderIsNamed) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-// Measurements of a step and of collectives, as `kolo bench --profile --collectives --json` has
-// them. Steps on more ranks are predicted from them (extras/simulate).
+// Measurements of a step and of collectives, as `kolo bench --profile --json` has them. Steps on
+// more ranks are predicted from them (extras/simulate).
 namespace kolo {
 
 // Places of ranks: full nodes, but perhaps the last one.

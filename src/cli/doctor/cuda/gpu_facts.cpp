@@ -36,15 +36,13 @@ GpuFacts::Device device_facts(const DeviceRuntime& runtime, int index) {
   use_device(index);
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
-  GpuFacts::Device device;
-  device.name = properties.name;
-  device.place = runtime.pci_bus_id(index);
-  device.capability = fmt::format("{}.{}", properties.major, properties.minor);
-  device.has_kernels = has_kernels_for_current_device();
   const auto memory = runtime.memory(index);
-  device.free_bytes = memory.free_bytes;
-  device.total_bytes = memory.total_bytes;
-  return device;
+  return {.name = properties.name,
+          .place = runtime.pci_bus_id(index),
+          .capability = fmt::format("{}.{}", properties.major, properties.minor),
+          .has_kernels = has_kernels_for_current_device(),
+          .free_bytes = memory.free_bytes,
+          .total_bytes = memory.total_bytes};
 }
 
 bool reaches(int from, int to) {

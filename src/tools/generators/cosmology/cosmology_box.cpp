@@ -232,11 +232,8 @@ void check_cosmology_options(const CosmologyOptions& options) {
   }
 }
 
-SimulationBox make_cosmology_box(const CosmologyOptions& options, const Progress& show_progress) {
+SimulationBox make_cosmology_box(const CosmologyOptions& options, const Progress& progress) {
   check_cosmology_options(options);
-  const Progress progress = [&](double done, std::string_view stage) {
-    if (show_progress) show_progress(done, stage);
-  };
   progress(0, "initial conditions");
   const Universe universe;
   const double kiloparsecs = 1000;

@@ -8,18 +8,12 @@
 
 namespace kolo::cosmology {
 
-namespace {
-
-// Keeps these numbers independent of those that other generators and training draw from a seed.
-constexpr std::uint32_t initial_density_stream = 0xC05B0DE1;
-
-}  // namespace
-
 Field white_noise(const Mesh& mesh, std::uint64_t seed) {
+  // Keeps these numbers independent of those that other generators and training draw from a seed.
+  constexpr std::uint32_t stream = 0xC05B0DE1;
   Field noise(mesh.size());
   mesh.for_each_part([&](std::size_t begin, std::size_t end) {
-    for (auto i = begin; i < end; ++i)
-      noise[i] = CounterRandom(seed, initial_density_stream, i).normal();
+    for (auto i = begin; i < end; ++i) noise[i] = CounterRandom(seed, stream, i).normal();
   });
   return noise;
 }

@@ -9,10 +9,8 @@
 #include "support/errors.h"
 #include "support/says.h"
 
-namespace kolo {
+namespace kolo::testing {
 namespace {
-
-using testing::message_of;
 
 CosmologyOptions small(std::uint64_t seed = 1) {
   return {.size = 32, .seed = seed};
@@ -110,4 +108,4 @@ TEST(CosmologyBoxOptions, AreChecked) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::testing

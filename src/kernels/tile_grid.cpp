@@ -1,0 +1,199 @@
+#include "kernels/tile_grid.h"
+
+#include <algorithm>
+
+#include <ATen/Parallel.h>
+
+#include "kolo/base/checked.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::int64_t stretch = 32;  // the longest that tiles() and stretches() give
+
+// The largest whole number of `divisor`s in a number that may be negative.
+std::int64_t floor_divide(std::int64_t number, std::int64_t divisor) {
+  return (number >= 0 ? number : number - divisor + 1) / divisor;
+}
+
+Digits digits_of(std::int64_t number, const Digits& lengths) {
+  return {number / lengths[2] / lengths[1], number / lengths[2] % lengths[1], number % lengths[2]};
+}
+
+std::int64_t product_of(const Digits& digits) {
+  return checked_product<std::int64_t>(digits);
+}
+
+}  // namespace
+
+std::int64_t TileAxis::shift_of(std::int64_t tap) const {
+  return floor_divide(tap - padding, stride);
+}
+
+std::int64_t TileAxis::phase_of(std::int64_t tap) const {
+  return tap - padding - stride * shift_of(tap);
+}
+
+bool TileAxis::is_met(std::int64_t tap) const {
+  const auto first = std::max<std::int64_t>(0, -shift_of(tap));
+  return first < small && first * stride + tap - padding < large;
+}
+
+TileAxes tile_axes_of(const ConvolutionGeometry& geometry) {
+  const auto small = geometry.output_size();
+  TileAxes axes;
+  for (std::size_t i = 0, to = axes.size() - small.size(); i < small.size(); ++i, ++to) {
+    axes[to] = {.large = geometry.size[i],
+                .small = small[i],
+                .kernel = geometry.kernel[i],
+                .stride = geometry.stride[i],
+                .padding = geometry.padding[i]};
+  }
+  return axes;
+}
+
+TileGrid TileGrid::of_large(const TileAxes& axes, std::int64_t batch) {
+  TileGrid grid;
+  grid.batch_ = batch;
+  grid.is_of_large_ = true;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto& axis = axes[i];
+    grid.before_[i] = -axis.lowest();
+    grid.after_[i] = axis.highest();
+    grid.values_[i] = axis.large;
+    grid.strides_[i] = axis.stride;
+    grid.ends_[i] = std::min(axis.of_phase(), axis.small + axis.highest());
+    grid.positions_[i] = grid.results_[i] = axis.small;
+    grid.result_strides_[i] = 1;
+    grid.lengths_[i] = std::max(axis.small + axis.highest(), grid.ends_[i] - axis.lowest());
+  }
+  return grid;
+}
+
+TileGrid TileGrid::of_small(const TileAxes& axes, std::int64_t batch) {
+  TileGrid grid;
+  grid.batch_ = batch;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto& axis = axes[i];
+    grid.before_[i] = axis.highest();
+    grid.after_[i] = -axis.lowest();
+    grid.values_[i] = grid.ends_[i] = axis.small;
+    grid.strides_[i] = 1;
+    grid.positions_[i] = axis.of_phase();
+    grid.results_[i] = axis.large;
+    grid.result_strides_[i] = axis.stride;
+    grid.lengths_[i] = std::max(axis.of_phase() - axis.lowest(), axis.small + axis.highest());
+  }
+  return grid;
+}
+
+TileGrid TileGrid::with_results() const {
+  TileGrid grid = *this;
+  grid.is_of_large_ = false;
+  grid.before_ = grid.after_ = {};
+  grid.values_ = grid.ends_ = positions_;
+  grid.strides_ = {1, 1, 1};
+  return grid;
+}
+
+bool TileGrid::is_dense() const {
+  return lengths_ == values_ && phases() == 1 && row(before_) == 0 && row(after_) == 0 &&
+         rows() % stretch == 0;
+}
+
+std::int64_t TileGrid::rows_after() const {
+  return is_dense() ? 0 : row(after_) + 2 * stretch;  // it may begin at the last position
+}
+
+std::int64_t TileGrid::shift_of(const TileAxes& axes, const Digits& tap) const {
+  Digits shift{};
+  std::int64_t phase = 0;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    shift[i] = axes[i].shift_of(tap[i]);
+    phase = phase * axes[i].stride + axes[i].phase_of(tap[i]);
+  }
+  return is_of_large_ ? phase * rows() + row(shift) : -row(shift);
+}
+
+void TileGrid::fill_line(const BFloat16* values, std::int64_t channels,
+                         std::int64_t whole_channels, std::int64_t line, BFloat16* to) const {
+  const Digits counts = {phases() * batch_, lengths_[0], lengths_[1]};
+  const auto [plane, z, y] = digits_of(line, counts);
+  const auto phase = digits_of(plane / batch_, strides_);
+  const auto at_z = z * strides_[0] + phase[0], at_y = y * strides_[1] + phase[1];
+  const bool is_met = z < ends_[0] && y < ends_[1] && at_z < values_[0] && at_y < values_[1];
+  const auto* const from =
+      values + (((plane % batch_) * values_[0] + at_z) * values_[1] + at_y) * values_[2] * channels;
+  std::int64_t x = 0;
+  if (is_met && strides_[2] == 1 && channels == whole_channels) {
+    x = std::min(ends_[2], values_[2]);
+    std::copy_n(from, x * channels, to);
+  }
+  for (; is_met && x < ends_[2] && x * strides_[2] + phase[2] < values_[2]; ++x) {
+    std::copy_n(from + (x * strides_[2] + phase[2]) * channels, channels, to + x * whole_channels);
+    std::fill(to + x * whole_channels + channels, to + (x + 1) * whole_channels, BFloat16{});
+  }
+  std::fill(to + x * whole_channels, to + lengths_[2] * whole_channels, BFloat16{});
+}
+
+TileField TileGrid::fill(const BFloat16* values, std::int64_t channels,
+                         std::int64_t whole_channels) const {
+  if (is_dense() && channels == whole_channels) return {nullptr, values};
+  const auto before = rows_before() * whole_channels, after = rows_after() * whole_channels;
+  const auto whole = checked_product<std::int64_t>(std::array{phases(), rows(), whole_channels});
+  TileField field{
+      std::make_unique_for_overwrite<BFloat16[]>(static_cast<std::size_t>(before + whole + after))};
+  BFloat16* const first = field.memory.get() + before;
+  field.first = first;
+  std::fill_n(field.memory.get(), before, BFloat16{});
+  std::fill_n(first + whole, after, BFloat16{});
+  const auto line_length = lengths_[2] * whole_channels;
+  at::parallel_for(0, whole / line_length, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (auto line = begin; line < end; ++line)
+      fill_line(values, channels, whole_channels, line, first + line * line_length);
+  });
+  return field;
+}
+
+template <typename Work>
+void TileGrid::each_position(const Work& work) const {
+  const auto positions = product_of(positions_);
+  for (std::int64_t sample = 0; sample < batch_; ++sample) {
+    const auto before = sample * lengths_[0] * lengths_[1] * lengths_[2];
+    for (std::int64_t position = 0; position < positions; ++position) {
+      const auto at = digits_of(position, positions_);
+      work(before + row(at), sample, at);
+    }
+  }
+}
+
+std::vector<TileRows> TileGrid::tiles(const Digits& phase) const {
+  constexpr std::int64_t length = 16;
+  std::vector<TileRows> tiles;
+  each_position([&](std::int64_t row, std::int64_t sample, const Digits& at) {
+    std::int64_t result = sample;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      const auto along = at[i] * result_strides_[i] + phase[i];
+      if (along >= results_[i]) return;
+      result = result * results_[i] + along;
+    }
+    if (tiles.empty() || row >= tiles.back().start + length) {
+      tiles.push_back({.start = row});
+      tiles.back().results.fill(-1);
+    }
+    tiles.back().results[static_cast<std::size_t>(row - tiles.back().start)] =
+        narrow<std::int32_t>(result);
+  });
+  return tiles;
+}
+
+std::vector<std::int64_t> TileGrid::stretches(std::int64_t length) const {
+  std::vector<std::int64_t> starts;
+  each_position([&](std::int64_t row, std::int64_t, const Digits&) {
+    if (starts.empty() || row >= starts.back() + length) starts.push_back(row);
+  });
+  return starts;
+}
+
+}  // namespace kolo

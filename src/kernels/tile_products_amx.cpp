@@ -1,0 +1,201 @@
+#include "kernels/tile_products.h"
+
+#include <array>
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/transpose_avx512.h"
+
+#define KOLO_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16")))
+
+namespace kolo::tile_products {
+
+namespace {
+
+bool has_instructions() {
+  constexpr unsigned bf16 = 1U << 22, tiles = 1U << 24;  // of leaf 7, in EDX
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & bf16) != 0 && (d & tiles) != 0 &&
+         __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
+}
+
+// Asks the kernel for the tiles' state of 8 KiB a thread (Documentation/arch/x86/xstate.rst).
+bool may_use_tiles() {
+  constexpr long request_permission = 0x1023, state_of_tiles = 18;
+  return ::syscall(SYS_arch_prctl, request_permission, state_of_tiles) == 0;
+}
+
+// What LDTILECFG reads.
+struct alignas(64) Configuration {
+  std::uint8_t palette = 1, start_row = 0;
+  std::array<std::uint8_t, 14> reserved{};
+  std::array<std::uint16_t, 16> row_bytes{};
+  std::array<std::uint8_t, 16> rows{};
+
+  constexpr Configuration() {
+    constexpr std::size_t tiles = 8;
+    for (std::size_t i = 0; i < tiles; ++i) {
+      row_bytes[i] = 64;
+      rows[i] = 16;
+    }
+  }
+};
+static_assert(sizeof(Configuration) == 64);
+
+constexpr Configuration whole_tiles;
+
+// (GCC takes no such attribute for constructors.)
+KOLO_AMX void configure() {
+  _tile_loadconfig(&whole_tiles);
+}
+
+KOLO_AMX void release() {
+  _tile_release();
+}
+
+// Sums stay in tiles 0 to 3; 4 and 5 are the left-hand factor, 6 and 7 the right-hand one.
+template <bool HasLower>
+KOLO_AMX void multiply_block(const Left& left, const BFloat16* right, std::int64_t right_stride,
+                             const Sums& sums) {
+  constexpr std::int64_t bytes = 64;
+  const auto stride = left.stride * std::int64_t{sizeof(BFloat16)};
+  const auto sums_stride = sums.stride * std::int64_t{sizeof(float)};
+  float* const lower_sums = sums.values + lanes * sums.stride;
+  if (sums.is_added) {
+    _tile_loadd(0, sums.values, sums_stride);
+    _tile_loadd(1, sums.values + lanes, sums_stride);
+    if constexpr (HasLower) {
+      _tile_loadd(2, lower_sums, sums_stride);
+      _tile_loadd(3, lower_sums + lanes, sums_stride);
+    }
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (const std::int64_t shift : left.shifts) {
+    for (std::int64_t chunk = 0; chunk < left.chunks; ++chunk, right += values_of_tile) {
+      const auto at = shift + chunk * depth;
+      _tile_loadd(4, left.upper + at, stride);
+      _tile_loadd(6, right, bytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, right + right_stride, bytes);
+      _tile_dpbf16ps(1, 4, 7);
+      if constexpr (HasLower) {
+        _tile_loadd(5, left.lower + at, stride);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+    }
+  }
+  _tile_stored(0, sums.values, sums_stride);
+  _tile_stored(1, sums.values + lanes, sums_stride);
+  if constexpr (HasLower) {
+    _tile_stored(2, lower_sums, sums_stride);
+    _tile_stored(3, lower_sums + lanes, sums_stride);
+  }
+}
+
+// Values of two rows of 16, in turns.
+KOLO_AMX inline __m512i in_turns(__m512i first_then_second) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
+                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_permutexvar_epi16(order, first_then_second);
+}
+
+KOLO_AMX inline __m512i rounded_values(__m512 low, __m512 high) {
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+KOLO_AMX inline __m512i pair_of_rows(const float* row, std::int64_t stride) {
+  return in_turns(rounded_values(_mm512_loadu_ps(row), _mm512_loadu_ps(row + stride)));
+}
+
+KOLO_AMX inline __m512i pair_of_rows(const BFloat16* row, std::int64_t stride) {
+  const auto low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row));
+  const auto high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + stride));
+  return in_turns(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
+}
+
+// Row by row, as memory is read faster in long stretches.
+template <typename T>
+KOLO_AMX void pack_rows(const T* rows, std::int64_t stride, std::int64_t columns, BFloat16* packed,
+                        std::int64_t tile_stride) {
+  for (std::int64_t row = 0; row < depth; row += 2, rows += 2 * stride, packed += depth) {
+    auto* to = packed;
+    for (std::int64_t column = 0; column < columns; column += lanes, to += tile_stride)
+      _mm512_storeu_si512(to, pair_of_rows(rows + column, stride));
+  }
+}
+
+}  // namespace
+
+bool are_supported() {
+  static const bool are = has_instructions() && may_use_tiles();
+  return are;
+}
+
+Tiles::Tiles() {
+  configure();
+}
+
+Tiles::~Tiles() {
+  release();
+}
+
+void multiply(const Left& left, const BFloat16* right, std::int64_t right_stride,
+              const Sums& sums) {
+  if (left.lower == nullptr)
+    multiply_block<false>(left, right, right_stride, sums);
+  else
+    multiply_block<true>(left, right, right_stride, sums);
+}
+
+void pack(const float* rows, std::int64_t stride, std::int64_t columns, BFloat16* packed,
+          std::int64_t tile_stride) {
+  pack_rows(rows, stride, columns, packed, tile_stride);
+}
+
+void pack(const BFloat16* rows, std::int64_t stride, std::int64_t columns, BFloat16* packed,
+          std::int64_t tile_stride) {
+  pack_rows(rows, stride, columns, packed, tile_stride);
+}
+
+KOLO_AMX void pack_transposed(const float* rows, std::int64_t stride, BFloat16* packed) {
+  __m512i values[lanes];
+  for (std::int64_t i = 0; i < lanes; ++i, rows += stride)
+    values[i] = rounded_values(_mm512_loadu_ps(rows), _mm512_loadu_ps(rows + lanes));
+  transpose_16x16(values);
+  for (std::int64_t i = 0; i < lanes; ++i) _mm512_storeu_si512(packed + i * depth, values[i]);
+}
+
+KOLO_AMX void transpose(const BFloat16* rows, std::int64_t stride, std::int64_t columns,
+                        BFloat16* into, std::int64_t into_stride) {
+  __m512i values[lanes];
+  for (std::int64_t column = 0; column < columns; column += lanes) {
+    for (std::int64_t i = 0; i < lanes; ++i)
+      values[i] = pair_of_rows(rows + 2 * i * stride + column, stride);
+    transpose_16x16(values);
+    for (std::int64_t i = 0; i < lanes; ++i)
+      _mm512_storeu_si512(into + (column + i) * into_stride, values[i]);
+  }
+}
+
+KOLO_AMX void round_row(const float* sums, const float* bias, std::int64_t columns,
+                        BFloat16* into) {
+  const auto wanted = columns >= block ? ~__mmask32{0} : (__mmask32{1} << columns) - 1;
+  auto low = _mm512_loadu_ps(sums), high = _mm512_loadu_ps(sums + lanes);
+  if (bias != nullptr) {
+    const auto of_low = static_cast<__mmask16>(wanted), of_high = static_cast<__mmask16>(wanted >> 16);
+    low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(of_low, bias));
+    high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(of_high, bias + lanes));
+  }
+  _mm512_mask_storeu_epi16(into, wanted, rounded_values(low, high));
+}
+
+}  // namespace kolo::tile_products
