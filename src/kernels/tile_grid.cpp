@@ -71,6 +71,22 @@ TileGrid TileGrid::of_large(const TileAxes& axes, std::int64_t batch) {
   return grid;
 }
 
+TileGrid TileGrid::of_large_lines(const TileAxes& axes, std::int64_t batch) {
+  const auto& line = axes.back();
+  auto others = axes;
+  others.back() = {.large = line.small, .small = line.small};
+  auto grid = of_large(others, batch);
+  const auto vectors = [&](std::int64_t values) {
+    return (values + line.stride - 1) / line.stride;
+  };
+  grid.has_whole_lines_ = true;
+  grid.zeros_of_line_ = line.padding;
+  grid.values_.back() = line.large;
+  grid.lengths_.back() =
+      std::max(line.small - 1 + vectors(line.kernel), vectors(line.padding + line.large));
+  return grid;
+}
+
 TileGrid TileGrid::of_small(const TileAxes& axes, std::int64_t batch) {
   TileGrid grid;
   grid.batch_ = batch;
@@ -90,7 +106,7 @@ TileGrid TileGrid::of_small(const TileAxes& axes, std::int64_t batch) {
 
 TileGrid TileGrid::with_results() const {
   TileGrid grid = *this;
-  grid.is_of_large_ = false;
+  grid.is_of_large_ = grid.has_whole_lines_ = false;
   grid.before_ = grid.after_ = {};
   grid.values_ = grid.ends_ = positions_;
   grid.strides_ = {1, 1, 1};
@@ -98,8 +114,8 @@ TileGrid TileGrid::with_results() const {
 }
 
 bool TileGrid::is_dense() const {
-  return lengths_ == values_ && phases() == 1 && row(before_) == 0 && row(after_) == 0 &&
-         rows() % stretch == 0;
+  return !has_whole_lines_ && lengths_ == values_ && phases() == 1 && row(before_) == 0 &&
+         row(after_) == 0 && rows() % stretch == 0;
 }
 
 std::int64_t TileGrid::rows_after() const {
@@ -116,8 +132,8 @@ std::int64_t TileGrid::shift_of(const TileAxes& axes, const Digits& tap) const {
   return is_of_large_ ? phase * rows() + row(shift) : -row(shift);
 }
 
-void TileGrid::fill_line(const BFloat16* values, std::int64_t channels,
-                         std::int64_t whole_channels, std::int64_t line, BFloat16* to) const {
+void TileGrid::fill_line(const BFloat16* values, std::int64_t channels, std::int64_t length,
+                         std::int64_t line, BFloat16* to) const {
   const Digits counts = {phases() * batch_, lengths_[0], lengths_[1]};
   const auto [plane, z, y] = digits_of(line, counts);
   const auto phase = digits_of(plane / batch_, strides_);
@@ -125,33 +141,35 @@ void TileGrid::fill_line(const BFloat16* values, std::int64_t channels,
   const bool is_met = z < ends_[0] && y < ends_[1] && at_z < values_[0] && at_y < values_[1];
   const auto* const from =
       values + (((plane % batch_) * values_[0] + at_z) * values_[1] + at_y) * values_[2] * channels;
-  std::int64_t x = 0;
-  if (is_met && strides_[2] == 1 && channels == whole_channels) {
-    x = std::min(ends_[2], values_[2]);
-    std::copy_n(from, x * channels, to);
+  auto* const end = to + lengths_[2] * length;
+  if (is_met && has_whole_lines_) {
+    to = std::fill_n(to, zeros_of_line_ * channels, BFloat16{});
+    to = std::copy_n(from, values_[2] * channels, to);
+  } else if (is_met && strides_[2] == 1 && channels == length) {
+    to = std::copy_n(from, std::min(ends_[2], values_[2]) * channels, to);
+  } else if (is_met) {
+    for (auto x = phase[2]; x < values_[2] && x < ends_[2] * strides_[2]; x += strides_[2]) {
+      to = std::copy_n(from + x * channels, channels, to);
+      to = std::fill_n(to, length - channels, BFloat16{});
+    }
   }
-  for (; is_met && x < ends_[2] && x * strides_[2] + phase[2] < values_[2]; ++x) {
-    std::copy_n(from + (x * strides_[2] + phase[2]) * channels, channels, to + x * whole_channels);
-    std::fill(to + x * whole_channels + channels, to + (x + 1) * whole_channels, BFloat16{});
-  }
-  std::fill(to + x * whole_channels, to + lengths_[2] * whole_channels, BFloat16{});
+  std::fill(to, end, BFloat16{});
 }
 
-TileField TileGrid::fill(const BFloat16* values, std::int64_t channels,
-                         std::int64_t whole_channels) const {
-  if (is_dense() && channels == whole_channels) return {nullptr, values};
-  const auto before = rows_before() * whole_channels, after = rows_after() * whole_channels;
-  const auto whole = checked_product<std::int64_t>(std::array{phases(), rows(), whole_channels});
-  TileField field{
-      std::make_unique_for_overwrite<BFloat16[]>(static_cast<std::size_t>(before + whole + after))};
+TileField TileGrid::fill(const BFloat16* values, std::int64_t channels, std::int64_t length) const {
+  if (is_dense() && channels == length) return {nullptr, values};
+  const auto before = rows_before() * length, after = rows_after() * length;
+  const auto whole = checked_product<std::int64_t>(std::array{phases(), rows(), length});
+  TileField field{std::make_unique_for_overwrite<BFloat16[]>(
+      static_cast<std::size_t>(before + whole + after + stretch))};
   BFloat16* const first = field.memory.get() + before;
   field.first = first;
   std::fill_n(field.memory.get(), before, BFloat16{});
-  std::fill_n(first + whole, after, BFloat16{});
-  const auto line_length = lengths_[2] * whole_channels;
+  std::fill_n(first + whole, after + stretch, BFloat16{});
+  const auto line_length = lengths_[2] * length;
   at::parallel_for(0, whole / line_length, 16, [&](std::int64_t begin, std::int64_t end) {
     for (auto line = begin; line < end; ++line)
-      fill_line(values, channels, whole_channels, line, first + line * line_length);
+      fill_line(values, channels, length, line, first + line * line_length);
   });
   return field;
 }

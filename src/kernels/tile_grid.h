@@ -51,28 +51,34 @@ struct TileRows {
 };
 
 // The grid of a batch. A position of sample b has the number ((b L0 + z) L1 + y) L2 + x, with
-// lengths L that leave zeros where a shift leads beyond a line's end, or before its beginning, which
-// is the end of the line before.
+// lengths L that leave zeros where a shift leads beyond a line's end, or before its beginning,
+// which is the end of the line before.
 class TileGrid {
  public:
   // For the large side's values: a grid a phase, one after the other, with the small side's
   // positions.
   [[nodiscard]] static TileGrid of_large(const TileAxes& axes, std::int64_t batch);
+  // For the large side's values of few channels: along a line, all taps of a position are one
+  // vector with what its neighbours share, and vectors lie stride x channels apart. Of `axes` the
+  // last one is that of lines_taken_whole().
+  [[nodiscard]] static TileGrid of_large_lines(const TileAxes& axes, std::int64_t batch);
   // For the small side's values, with the positions of a phase of the large side.
   [[nodiscard]] static TileGrid of_small(const TileAxes& axes, std::int64_t batch);
 
-  [[nodiscard]] std::int64_t rows() const { return batch_ * lengths_[0] * lengths_[1] * lengths_[2]; }
+  [[nodiscard]] std::int64_t rows() const {
+    return batch_ * lengths_[0] * lengths_[1] * lengths_[2];
+  }
   [[nodiscard]] std::int64_t rows_before() const { return row(before_); }
   [[nodiscard]] std::int64_t rows_after() const;
   [[nodiscard]] std::int64_t phases() const { return strides_[0] * strides_[1] * strides_[2]; }
   // Rows from the grid of phase 0 to what a tap meets.
   [[nodiscard]] std::int64_t shift_of(const TileAxes& axes, const Digits& tap) const;
 
-  // Copies values, [batch, positions, channels], to the grid, with zeros for channels up to
-  // `whole_channels`, side by side on LibTorch's threads; or takes them where they lie, if they are
-  // a whole grid.
+  // Copies values, [batch, positions, channels], to vectors of the grid of `length` values, with
+  // zeros after the channels, side by side on LibTorch's threads; or takes them where they lie, if
+  // they are a whole grid.
   [[nodiscard]] TileField fill(const BFloat16* values, std::int64_t channels,
-                               std::int64_t whole_channels) const;
+                               std::int64_t length) const;
 
   // Tiles that have all positions, of a phase of the result where it is the large side.
   [[nodiscard]] std::vector<TileRows> tiles(const Digits& phase) const;
@@ -86,7 +92,7 @@ class TileGrid {
   [[nodiscard]] std::int64_t row(const Digits& at) const {
     return (at[0] * lengths_[1] + at[1]) * lengths_[2] + at[2];
   }
-  void fill_line(const BFloat16* values, std::int64_t channels, std::int64_t whole_channels,
+  void fill_line(const BFloat16* values, std::int64_t channels, std::int64_t length,
                  std::int64_t line, BFloat16* to) const;
   // Calls work(row, sample, position) for all positions in order.
   // Without zeros between, and in whole stretches.
@@ -100,7 +106,9 @@ class TileGrid {
   Digits before_{}, after_{};       // how far shifts lead
   Digits values_{}, strides_{};     // lengths of the values, and the phases that they are taken by
   Digits ends_{};                   // values from here on are not met
-  Digits positions_{};              // of a result's phase
+  std::int64_t zeros_of_line_ = 0;  // before the values of a whole line
+  bool has_whole_lines_ = false;
+  Digits positions_{};  // of a result's phase
   Digits results_{}, result_strides_{};
 };
 

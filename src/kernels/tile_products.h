@@ -14,8 +14,8 @@ namespace kolo::tile_products {
 // nothing else here may be called.
 [[nodiscard]] bool are_supported();
 
-inline constexpr std::int64_t lanes = 16;      // rows and columns of a tile of sums
-inline constexpr std::int64_t depth = 32;      // values of the inner dimension that a tile has
+inline constexpr std::int64_t lanes = 16;         // rows and columns of a tile of sums
+inline constexpr std::int64_t depth = 32;         // values of the inner dimension that a tile has
 inline constexpr std::int64_t block = 2 * lanes;  // rows and columns of a block of sums
 inline constexpr std::int64_t values_of_tile = lanes * depth;
 
@@ -39,18 +39,22 @@ struct Left {
   std::int64_t chunks = 1;
 };
 
-// Sums of a block: 32 x 32 values, or 16 x 32 without `lower`, whose rows are `stride` values
-// apart; they replace what is there or are added to it.
+// The right-hand factor: packed tiles of 16 columns, one for each 32 values of the inner dimension,
+// and those of 16 more columns (null: none).
+struct Right {
+  const BFloat16* first = nullptr;
+  const BFloat16* second = nullptr;
+};
+
+// Sums of a block of at most 32 x 32 values, as many as the factors have, whose rows are `stride`
+// values apart; they replace what is there or are added to it.
 struct Sums {
   float* values = nullptr;
   std::int64_t stride = block;
   bool is_added = false;
 };
 
-// `right`: packed tiles of 16 columns, one for each 32 values of the inner dimension; those of the
-// other 16 columns follow `right_stride` values later.
-void multiply(const Left& left, const BFloat16* right, std::int64_t right_stride,
-              const Sums& sums);
+void multiply(const Left& left, const Right& right, const Sums& sums);
 
 // Packs a matrix of 32 rows, `stride` values apart, and columns that are a multiple of 16: a tile
 // for each 16 of them, `tile_stride` values apart.

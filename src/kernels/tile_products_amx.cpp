@@ -58,47 +58,45 @@ KOLO_AMX void release() {
 }
 
 // Sums stay in tiles 0 to 3; 4 and 5 are the left-hand factor, 6 and 7 the right-hand one.
-template <bool HasLower>
-KOLO_AMX void multiply_block(const Left& left, const BFloat16* right, std::int64_t right_stride,
-                             const Sums& sums) {
+template <bool HasLower, bool HasSecond>
+KOLO_AMX void multiply_block(const Left& left, Right right, const Sums& sums) {
   constexpr std::int64_t bytes = 64;
   const auto stride = left.stride * std::int64_t{sizeof(BFloat16)};
   const auto sums_stride = sums.stride * std::int64_t{sizeof(float)};
   float* const lower_sums = sums.values + lanes * sums.stride;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
   if (sums.is_added) {
     _tile_loadd(0, sums.values, sums_stride);
-    _tile_loadd(1, sums.values + lanes, sums_stride);
-    if constexpr (HasLower) {
-      _tile_loadd(2, lower_sums, sums_stride);
-      _tile_loadd(3, lower_sums + lanes, sums_stride);
-    }
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    if constexpr (HasSecond) _tile_loadd(1, sums.values + lanes, sums_stride);
+    if constexpr (HasLower) _tile_loadd(2, lower_sums, sums_stride);
+    if constexpr (HasLower && HasSecond) _tile_loadd(3, lower_sums + lanes, sums_stride);
   }
   for (const std::int64_t shift : left.shifts) {
-    for (std::int64_t chunk = 0; chunk < left.chunks; ++chunk, right += values_of_tile) {
+    for (std::int64_t chunk = 0; chunk < left.chunks; ++chunk) {
       const auto at = shift + chunk * depth;
       _tile_loadd(4, left.upper + at, stride);
-      _tile_loadd(6, right, bytes);
+      _tile_loadd(6, right.first, bytes);
       _tile_dpbf16ps(0, 4, 6);
-      _tile_loadd(7, right + right_stride, bytes);
-      _tile_dpbf16ps(1, 4, 7);
+      right.first += values_of_tile;
       if constexpr (HasLower) {
         _tile_loadd(5, left.lower + at, stride);
         _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
       }
+      if constexpr (HasSecond) {
+        _tile_loadd(7, right.second, bytes);
+        _tile_dpbf16ps(1, 4, 7);
+        right.second += values_of_tile;
+      }
+      if constexpr (HasLower && HasSecond) _tile_dpbf16ps(3, 5, 7);
     }
   }
   _tile_stored(0, sums.values, sums_stride);
-  _tile_stored(1, sums.values + lanes, sums_stride);
-  if constexpr (HasLower) {
-    _tile_stored(2, lower_sums, sums_stride);
-    _tile_stored(3, lower_sums + lanes, sums_stride);
-  }
+  if constexpr (HasSecond) _tile_stored(1, sums.values + lanes, sums_stride);
+  if constexpr (HasLower) _tile_stored(2, lower_sums, sums_stride);
+  if constexpr (HasLower && HasSecond) _tile_stored(3, lower_sums + lanes, sums_stride);
 }
 
 // Values of two rows of 16, in turns.
@@ -148,12 +146,13 @@ Tiles::~Tiles() {
   release();
 }
 
-void multiply(const Left& left, const BFloat16* right, std::int64_t right_stride,
-              const Sums& sums) {
+void multiply(const Left& left, const Right& right, const Sums& sums) {
   if (left.lower == nullptr)
-    multiply_block<false>(left, right, right_stride, sums);
+    right.second == nullptr ? multiply_block<false, false>(left, right, sums)
+                            : multiply_block<false, true>(left, right, sums);
   else
-    multiply_block<true>(left, right, right_stride, sums);
+    right.second == nullptr ? multiply_block<true, false>(left, right, sums)
+                            : multiply_block<true, true>(left, right, sums);
 }
 
 void pack(const float* rows, std::int64_t stride, std::int64_t columns, BFloat16* packed,
@@ -191,7 +190,8 @@ KOLO_AMX void round_row(const float* sums, const float* bias, std::int64_t colum
   const auto wanted = columns >= block ? ~__mmask32{0} : (__mmask32{1} << columns) - 1;
   auto low = _mm512_loadu_ps(sums), high = _mm512_loadu_ps(sums + lanes);
   if (bias != nullptr) {
-    const auto of_low = static_cast<__mmask16>(wanted), of_high = static_cast<__mmask16>(wanted >> 16);
+    const auto of_low = static_cast<__mmask16>(wanted),
+               of_high = static_cast<__mmask16>(wanted >> 16);
     low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(of_low, bias));
     high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(of_high, bias + lanes));
   }
