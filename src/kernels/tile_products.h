@@ -14,10 +14,10 @@ namespace kolo::tile_products {
 // nothing else here may be called.
 [[nodiscard]] bool are_supported();
 
-inline constexpr std::int64_t lanes = 16;         // rows and columns of a tile of sums
-inline constexpr std::int64_t depth = 32;         // values of the inner dimension that a tile has
-inline constexpr std::int64_t block = 2 * lanes;  // rows and columns of a block of sums
-inline constexpr std::int64_t values_of_tile = lanes * depth;
+inline constexpr std::int64_t tile_lanes = 16;  // rows and columns of a tile of sums
+inline constexpr std::int64_t tile_depth = 32;  // values of the inner dimension that a tile has
+inline constexpr std::int64_t block_lanes = 2 * tile_lanes;  // rows and columns of a block of sums
+inline constexpr std::int64_t tile_values = tile_lanes * tile_depth;
 
 // Sets up the calling thread's tiles, for as long as it lives.
 class Tiles {
@@ -50,7 +50,7 @@ struct Right {
 // values apart; they replace what is there or are added to it.
 struct Sums {
   float* values = nullptr;
-  std::int64_t stride = block;
+  std::int64_t stride = block_lanes;
   bool is_added = false;
 };
 
@@ -68,6 +68,11 @@ void pack_transposed(const float* rows, std::int64_t stride, BFloat16* packed);
 // Transposes 32 rows of `columns` values, a multiple of 16, into rows of 32 values.
 void transpose(const BFloat16* rows, std::int64_t stride, std::int64_t columns, BFloat16* into,
                std::int64_t into_stride);
+
+// Copies rows of a block of sums past the caches. Columns and `stride` are multiples of 16; where
+// rows don't begin at a multiple of 64 bytes, the copy is a plain one.
+void stream(const float* sums, std::int64_t rows, std::int64_t columns, float* into,
+            std::int64_t stride);
 
 // Rounds a row of up to 32 sums plus a bias (null: none).
 void round_row(const float* sums, const float* bias, std::int64_t columns, BFloat16* into);

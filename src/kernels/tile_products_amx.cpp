@@ -1,6 +1,7 @@
 #include "kernels/tile_products.h"
 
 #include <array>
+#include <bit>
 
 #include <cpuid.h>
 #include <immintrin.h>
@@ -63,24 +64,24 @@ KOLO_AMX void multiply_block(const Left& left, Right right, const Sums& sums) {
   constexpr std::int64_t bytes = 64;
   const auto stride = left.stride * std::int64_t{sizeof(BFloat16)};
   const auto sums_stride = sums.stride * std::int64_t{sizeof(float)};
-  float* const lower_sums = sums.values + lanes * sums.stride;
+  float* const lower_sums = sums.values + tile_lanes * sums.stride;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   if (sums.is_added) {
     _tile_loadd(0, sums.values, sums_stride);
-    if constexpr (HasSecond) _tile_loadd(1, sums.values + lanes, sums_stride);
+    if constexpr (HasSecond) _tile_loadd(1, sums.values + tile_lanes, sums_stride);
     if constexpr (HasLower) _tile_loadd(2, lower_sums, sums_stride);
-    if constexpr (HasLower && HasSecond) _tile_loadd(3, lower_sums + lanes, sums_stride);
+    if constexpr (HasLower && HasSecond) _tile_loadd(3, lower_sums + tile_lanes, sums_stride);
   }
   for (const std::int64_t shift : left.shifts) {
     for (std::int64_t chunk = 0; chunk < left.chunks; ++chunk) {
-      const auto at = shift + chunk * depth;
+      const auto at = shift + chunk * tile_depth;
       _tile_loadd(4, left.upper + at, stride);
       _tile_loadd(6, right.first, bytes);
       _tile_dpbf16ps(0, 4, 6);
-      right.first += values_of_tile;
+      right.first += tile_values;
       if constexpr (HasLower) {
         _tile_loadd(5, left.lower + at, stride);
         _tile_dpbf16ps(2, 5, 6);
@@ -88,15 +89,15 @@ KOLO_AMX void multiply_block(const Left& left, Right right, const Sums& sums) {
       if constexpr (HasSecond) {
         _tile_loadd(7, right.second, bytes);
         _tile_dpbf16ps(1, 4, 7);
-        right.second += values_of_tile;
+        right.second += tile_values;
       }
       if constexpr (HasLower && HasSecond) _tile_dpbf16ps(3, 5, 7);
     }
   }
   _tile_stored(0, sums.values, sums_stride);
-  if constexpr (HasSecond) _tile_stored(1, sums.values + lanes, sums_stride);
+  if constexpr (HasSecond) _tile_stored(1, sums.values + tile_lanes, sums_stride);
   if constexpr (HasLower) _tile_stored(2, lower_sums, sums_stride);
-  if constexpr (HasLower && HasSecond) _tile_stored(3, lower_sums + lanes, sums_stride);
+  if constexpr (HasLower && HasSecond) _tile_stored(3, lower_sums + tile_lanes, sums_stride);
 }
 
 // Values of two rows of 16, in turns.
@@ -124,9 +125,9 @@ KOLO_AMX inline __m512i pair_of_rows(const BFloat16* row, std::int64_t stride) {
 template <typename T>
 KOLO_AMX void pack_rows(const T* rows, std::int64_t stride, std::int64_t columns, BFloat16* packed,
                         std::int64_t tile_stride) {
-  for (std::int64_t row = 0; row < depth; row += 2, rows += 2 * stride, packed += depth) {
+  for (std::int64_t row = 0; row < tile_depth; row += 2, rows += 2 * stride, packed += tile_depth) {
     auto* to = packed;
-    for (std::int64_t column = 0; column < columns; column += lanes, to += tile_stride)
+    for (std::int64_t column = 0; column < columns; column += tile_lanes, to += tile_stride)
       _mm512_storeu_si512(to, pair_of_rows(rows + column, stride));
   }
 }
@@ -166,34 +167,50 @@ void pack(const BFloat16* rows, std::int64_t stride, std::int64_t columns, BFloa
 }
 
 KOLO_AMX void pack_transposed(const float* rows, std::int64_t stride, BFloat16* packed) {
-  __m512i values[lanes];
-  for (std::int64_t i = 0; i < lanes; ++i, rows += stride)
-    values[i] = rounded_values(_mm512_loadu_ps(rows), _mm512_loadu_ps(rows + lanes));
+  __m512i values[tile_lanes];
+  for (std::int64_t i = 0; i < tile_lanes; ++i, rows += stride)
+    values[i] = rounded_values(_mm512_loadu_ps(rows), _mm512_loadu_ps(rows + tile_lanes));
   transpose_16x16(values);
-  for (std::int64_t i = 0; i < lanes; ++i) _mm512_storeu_si512(packed + i * depth, values[i]);
+  for (std::int64_t i = 0; i < tile_lanes; ++i)
+    _mm512_storeu_si512(packed + i * tile_depth, values[i]);
 }
 
 KOLO_AMX void transpose(const BFloat16* rows, std::int64_t stride, std::int64_t columns,
                         BFloat16* into, std::int64_t into_stride) {
-  __m512i values[lanes];
-  for (std::int64_t column = 0; column < columns; column += lanes) {
-    for (std::int64_t i = 0; i < lanes; ++i)
+  __m512i values[tile_lanes];
+  for (std::int64_t column = 0; column < columns; column += tile_lanes) {
+    for (std::int64_t i = 0; i < tile_lanes; ++i)
       values[i] = pair_of_rows(rows + 2 * i * stride + column, stride);
     transpose_16x16(values);
-    for (std::int64_t i = 0; i < lanes; ++i)
+    for (std::int64_t i = 0; i < tile_lanes; ++i)
       _mm512_storeu_si512(into + (column + i) * into_stride, values[i]);
   }
 }
 
+KOLO_AMX void stream(const float* sums, std::int64_t rows, std::int64_t columns, float* into,
+                     std::int64_t stride) {
+  const bool is_aligned = std::bit_cast<std::uintptr_t>(into) % 64 == 0;
+  for (std::int64_t row = 0; row < rows; ++row, sums += block_lanes, into += stride) {
+    for (std::int64_t column = 0; column < columns; column += tile_lanes) {
+      const auto values = _mm512_loadu_ps(sums + column);
+      if (is_aligned)
+        _mm512_stream_ps(into + column, values);
+      else
+        _mm512_storeu_ps(into + column, values);
+    }
+  }
+  _mm_sfence();  // before others are told of it
+}
+
 KOLO_AMX void round_row(const float* sums, const float* bias, std::int64_t columns,
                         BFloat16* into) {
-  const auto wanted = columns >= block ? ~__mmask32{0} : (__mmask32{1} << columns) - 1;
-  auto low = _mm512_loadu_ps(sums), high = _mm512_loadu_ps(sums + lanes);
+  const auto wanted = columns >= block_lanes ? ~__mmask32{0} : (__mmask32{1} << columns) - 1;
+  auto low = _mm512_loadu_ps(sums), high = _mm512_loadu_ps(sums + tile_lanes);
   if (bias != nullptr) {
     const auto of_low = static_cast<__mmask16>(wanted),
                of_high = static_cast<__mmask16>(wanted >> 16);
     low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(of_low, bias));
-    high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(of_high, bias + lanes));
+    high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(of_high, bias + tile_lanes));
   }
   _mm512_mask_storeu_epi16(into, wanted, rounded_values(low, high));
 }
