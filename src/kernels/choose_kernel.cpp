@@ -152,11 +152,14 @@ bool suits_taps_in_bfloat16(const ConvolutionGeometry& geometry) {
          std::min(geometry.inputs, geometry.outputs) >= least_tap_channels;
 }
 
-// Few channels leave most of a tile empty.
+// Few channels leave most of a tile empty, other than those of whole lines, a vector of which has
+// all of a kernel's taps.
 bool suits_tiles(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t least_channels = 32;
-  return has_tiles_of_bfloat16() &&
-         std::min(geometry.inputs, geometry.outputs) >= least_channels;
+  constexpr std::int64_t least_channels = 32, values_of_line = 32;
+  const bool fits_lines = geometry.stride.back() > 1 &&
+                          geometry.kernel.back() * geometry.inputs <= values_of_line;
+  return has_tiles_of_bfloat16() && geometry.outputs >= least_channels &&
+         (geometry.inputs >= least_channels || fits_lines);
 }
 
 std::unique_ptr<ConvolutionKernel> fastest_in_bfloat16(const ConvolutionGeometry& geometry) {
