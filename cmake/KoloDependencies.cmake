@@ -18,6 +18,11 @@ add_library(kolo_torch INTERFACE)
 add_library(kolo::torch ALIAS kolo_torch)
 set_target_properties(kolo_torch PROPERTIES EXPORT_NAME torch)
 kolo_take_torch(kolo_torch)
+# LibTorch's loops in headers (at::parallel_for) use its threads only in sources that GCC compiles for OpenMP; otherwise one thread makes
+# them alone. Clang's OpenMP would have threads of its own, and ThreadSanitizer sees none of GCC's waiting.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT KOLO_SANITIZE MATCHES thread)
+  target_compile_options(kolo_torch INTERFACE $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-fopenmp>>)
+endif()
 list(GET TORCH_INCLUDE_DIRS 0 torch_headers)
 file(REAL_PATH ${torch_headers} torch_headers)
 if(NOT torch_headers IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)

@@ -26,7 +26,11 @@ macro(kolo_take_torch target)
     set_property(TARGET ${target} APPEND PROPERTY INTERFACE_LINK_OPTIONS
       "SHELL:-Wl,--push-state,--no-as-needed -lstdc++ -Wl,--pop-state")
   endif()
-  set_property(TARGET ${target} PROPERTY INTERFACE_LINK_LIBRARIES "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>")
+  # GCC's OpenMP: LibTorch's own, where it brings one along, so that there is one set of threads.
+  file(GLOB kolo_openmp ${TORCH_INSTALL_PREFIX}/lib/libgomp*.so*)
+  list(APPEND kolo_openmp gomp)
+  list(GET kolo_openmp 0 kolo_openmp)
+  set_property(TARGET ${target} PROPERTY INTERFACE_LINK_LIBRARIES "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>" "$<BUILD_INTERFACE:${kolo_openmp}>")
   get_target_property(kolo_fmt_headers fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
   kolo_prefer_headers(${target} fmt "${kolo_fmt_headers}")
 endmacro()

@@ -21,12 +21,16 @@ inline constexpr std::int64_t stream_alignment = 64;
 // Channels whose part of a matrix stays in a cache while all rows meet it.
 inline constexpr std::int64_t channels_of_block = 64;
 
-// Calls work(first, count) for blocks of channels, side by side on LibTorch's threads. One such
-// region a pass: a region for each product would cost more than the products.
+// Calls work(first, count) for channels side by side on LibTorch's threads, each of which gets as
+// many. One such region a pass: a region for each product would cost more than the products.
 template <typename Work>
 void for_channels(std::int64_t channels, const Work& work) {
-  constexpr auto block = channels_of_block;
-  at::parallel_for(0, (channels + block - 1) / block, 1, [&](std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t vector = 16;
+  const auto round_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const auto of_thread = round_up(channels, at::get_num_threads());
+  const auto blocks_of_thread = round_up(of_thread, channels_of_block);
+  const auto block = round_up(of_thread, blocks_of_thread * vector) * vector;
+  at::parallel_for(0, round_up(channels, block), 1, [&](std::int64_t begin, std::int64_t end) {
     work(begin * block, std::min(end * block, channels) - begin * block);
   });
 }
