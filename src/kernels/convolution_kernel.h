@@ -120,8 +120,8 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
     const ConvolutionGeometry& geometry);  // null where there is no direct one,
                                            // and of bfloat16 where there are no products of it
 
-// By the processor's tiles of bfloat16; null for other types, processors without them, and padding
-// that kernels don't reach over.
+// By the processor's tiles of bfloat16; null for other types, processors without them, padding that
+// kernels don't reach over, and 2^31 positions and more.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_tile_convolution(
     const ConvolutionGeometry& geometry);
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -244,6 +245,10 @@ std::unique_ptr<ConvolutionKernel> make_tile_convolution(const ConvolutionGeomet
   if (geometry.type != torch::kBFloat16 || !tile_products::are_supported()) return nullptr;
   for (std::size_t i = 0; i < geometry.kernel.size(); ++i)
     if (geometry.padding[i] >= geometry.kernel[i]) return nullptr;
+  constexpr std::int64_t most_rows = std::numeric_limits<std::int32_t>::max();  // TileRows::results
+  for (const auto& size : {geometry.size, geometry.output_size()})
+    if (checked_multiply(geometry.batch, checked_product<std::int64_t>(size)) > most_rows)
+      return nullptr;
   return std::make_unique<TileConvolution>(geometry);
 }
 
