@@ -58,9 +58,8 @@ class TileGrid {
   // For the large side's values: a grid a phase, one after the other, with the small side's
   // positions.
   [[nodiscard]] static TileGrid of_large(const TileAxes& axes, std::int64_t batch);
-  // For the large side's values of few channels: along a line, all taps of a position are one
-  // vector with what its neighbours share, and vectors lie stride x channels apart. Of `axes` the
-  // last one is that of lines_taken_whole().
+  // For the large side's values of few channels: all taps along a line are one vector, which begins
+  // stride x channels values after the one before and overlaps it.
   [[nodiscard]] static TileGrid of_large_lines(const TileAxes& axes, std::int64_t batch);
   // For the small side's values, with the positions of a phase of the large side.
   [[nodiscard]] static TileGrid of_small(const TileAxes& axes, std::int64_t batch);
@@ -94,9 +93,9 @@ class TileGrid {
   }
   void fill_line(const BFloat16* values, std::int64_t channels, std::int64_t length,
                  std::int64_t line, BFloat16* to) const;
-  // Calls work(row, sample, position) for all positions in order.
   // Without zeros between, and in whole stretches.
   [[nodiscard]] bool is_dense() const;
+  // Calls work(row, sample, position) for all positions in order.
   template <typename Work>
   void each_position(const Work& work) const;
 
