@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -83,10 +84,12 @@ std::vector<NetworkStage> recomputed_of(const Network& network) {
 class Recompute : public ::testing::TestWithParam<SmallModel> {};
 
 TEST_P(Recompute, HasTheBitsOfWhatIsKept) {
-  for (const bool is_plain : {false, true}) {
+  // (LibTorch's own operators are slow in bfloat16.)
+  for (const auto& [is_plain, precision] :
+       {std::pair(false, Precision::fp32), std::pair(false, Precision::bf16),
+        std::pair(true, Precision::fp32)}) {
     const PlainKernels plain(is_plain);
-    for (const auto precision : {Precision::fp32, Precision::bf16})
-      expect_same(train(GetParam(), precision, recomputed_of), train(GetParam(), precision, kept));
+    expect_same(train(GetParam(), precision, recomputed_of), train(GetParam(), precision, kept));
   }
 }
 
