@@ -165,7 +165,7 @@ inline constexpr const char* cluster_options = "Several machines and schedulers"
 
 void add_host_options(CLI::App& command, HostOptions& options);
 
-// Which of a trained run's checkpoints is used: --checkpoint.
+// Adds --checkpoint, which chooses one of a trained run's checkpoints.
 void add_checkpoint_option(CLI::App& command, std::string& checkpoint);
 
 // Number of ranks to start: -n and --oversubscribe.

@@ -19,8 +19,8 @@ struct MetTap {
   std::int64_t tap = 0, shift = 0;
 };
 
-// What a convolution is for tiles. The vectors of its large side have a channel a value; of few
-// channels, all taps along a line are one vector, which overlaps the next.
+// A convolution as tiles compute it. The vectors of its large side have a channel a value; where
+// channels are few, all taps along a line are one vector, which overlaps the next.
 class TileProblem {
  public:
   explicit TileProblem(const ConvolutionGeometry& geometry);
@@ -67,7 +67,7 @@ struct PackedTiles {
   const BFloat16* tiles = nullptr;
   std::int64_t stride = 0;
 
-  // Of 32 columns from a multiple of 32 on, or of 16, if no more are left.
+  // Tiles of 32 columns from a multiple of 32 on, or of 16, if no more are left.
   [[nodiscard]] tile_products::Right at(std::int64_t column, std::int64_t columns) const {
     const auto* const first = tiles + column / tile_lanes * stride;
     return {first, columns - column > tile_lanes ? first + stride : nullptr};

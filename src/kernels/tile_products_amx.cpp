@@ -30,7 +30,7 @@ bool may_use_tiles() {
   return ::syscall(SYS_arch_prctl, request_permission, state_of_tiles) == 0;
 }
 
-// What LDTILECFG reads.
+// The 64 bytes that the instruction LDTILECFG reads.
 struct alignas(64) Configuration {
   std::uint8_t palette = 1, start_row = 0;
   std::array<std::uint8_t, 14> reserved{};
