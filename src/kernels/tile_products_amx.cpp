@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "base/transpose_avx512.h"
+#include "kernels/bfloat16_vectors.h"
+#include "kernels/products.h"
 
 #define KOLO_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,amx-tile,amx-bf16")))
 
@@ -106,25 +108,12 @@ KOLO_AMX void multiply_block(const Left& left, Right right, const Sums& sums) {
   if constexpr (HasLower && HasSecond) _tile_stored(3, lower_sums + tile_lanes, sums_stride);
 }
 
-// Values of two rows of 16, in turns.
-KOLO_AMX inline __m512i in_turns(__m512i first_then_second) {
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
-                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  return _mm512_permutexvar_epi16(order, first_then_second);
-}
-
-KOLO_AMX inline __m512i rounded_values(__m512 low, __m512 high) {
-  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
-}
-
 KOLO_AMX inline __m512i pair_of_rows(const float* row, std::int64_t stride) {
-  return in_turns(rounded_values(_mm512_loadu_ps(row), _mm512_loadu_ps(row + stride)));
+  return interleaved(rounded(_mm512_loadu_ps(row), _mm512_loadu_ps(row + stride)));
 }
 
 KOLO_AMX inline __m512i pair_of_rows(const BFloat16* row, std::int64_t stride) {
-  const auto low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row));
-  const auto high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + stride));
-  return in_turns(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
+  return interleaved(joined(row, row + stride));
 }
 
 // Row by row, as memory is read faster in long stretches.
@@ -172,13 +161,9 @@ void pack(const BFloat16* rows, std::int64_t stride, std::int64_t columns, BFloa
   pack_rows(rows, stride, columns, packed, tile_stride);
 }
 
-KOLO_AMX void pack_transposed(const float* rows, std::int64_t stride, BFloat16* packed) {
-  __m512i values[tile_lanes];
-  for (std::int64_t i = 0; i < tile_lanes; ++i, rows += stride)
-    values[i] = rounded_values(_mm512_loadu_ps(rows), _mm512_loadu_ps(rows + tile_lanes));
-  transpose_16x16(values);
-  for (std::int64_t i = 0; i < tile_lanes; ++i)
-    _mm512_storeu_si512(packed + i * tile_depth, values[i]);
+void pack_transposed(const float* rows, std::int64_t stride, BFloat16* packed) {
+  bfloat16_products::pack_transposed(rows, stride, tile_depth, tile_lanes,
+                                     reinterpret_cast<bfloat16_products::Pair*>(packed));
 }
 
 KOLO_AMX void transpose(const BFloat16* rows, std::int64_t stride, std::int64_t columns,
@@ -218,7 +203,7 @@ KOLO_AMX void round_row(const float* sums, const float* bias, std::int64_t colum
     low = _mm512_add_ps(low, _mm512_maskz_loadu_ps(of_low, bias));
     high = _mm512_add_ps(high, _mm512_maskz_loadu_ps(of_high, bias + tile_lanes));
   }
-  _mm512_mask_storeu_epi16(into, wanted, rounded_values(low, high));
+  _mm512_mask_storeu_epi16(into, wanted, rounded(low, high));
 }
 
 }  // namespace kolo::tile_products
