@@ -5,6 +5,8 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 #include <torch/nn/modules/conv.h>
 
@@ -84,6 +86,7 @@ class Convolve : public torch::autograd::Function<Convolve> {
                                const ConvolutionGeometry& geometry,
                                const std::shared_ptr<ConvolutionKernel>& kernel,
                                bool is_transposed) {
+    RECORD_FUNCTION("kolo::convolution", (std::vector<c10::IValue>{given, weight}));
     const auto input = in_order(given, kernel->order());
     const auto channels = is_transposed ? geometry.inputs : geometry.outputs;
     const auto size = is_transposed ? geometry.size : geometry.output_size();
@@ -108,6 +111,7 @@ class Convolve : public torch::autograd::Function<Convolve> {
     const auto& kernel = static_cast<KeptKernel&>(*capsule).kernel;
     const auto saved = context->get_saved_variables();
     const auto &input = saved[0], &weight = saved[1];
+    RECORD_FUNCTION("kolo::convolution_backward", (std::vector<c10::IValue>{input, weight}));
     const auto gradient = in_order(gradients[0], kernel->order());
     const bool is_transposed = context->saved_data["transposed"].toBool();
     torch::Tensor of_input, of_weight, of_bias;

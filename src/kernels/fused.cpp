@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/batchnorm.h>
 
@@ -277,6 +278,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     refuse_second_derivatives("nn: batch norm");
     const auto saved = context->get_saved_variables();
     const auto &input = saved[0], &weight = saved[1], &bias = saved[2], &kept = saved[3];
+    RECORD_FUNCTION("kolo::batch_norm_backward", (std::vector<c10::IValue>{input, weight}));
     torch::Tensor output = saved[4];
     torch::Tensor gradient =
         gradients[0].to(input.scalar_type()).contiguous(at::MemoryFormat::ChannelsLast);
@@ -346,6 +348,7 @@ torch::Tensor by_operators(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor
 torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
                          const torch::Tensor& addend, Activation activation) {
   if (!is_for_loops(norm, input, addend)) return by_operators(norm, input, addend, activation);
+  RECORD_FUNCTION("kolo::batch_norm", (std::vector<c10::IValue>{input, norm.weight}));
   const auto statistics = statistics_of(input);
   {
     const torch::NoGradGuard no_gradient;

@@ -185,7 +185,10 @@ void OperatorRecorder::add(const at::RecordFunction& function,
   for (const c10::IValue& input : inputs) {
     if (!input.isTensor() || !input.toTensor().defined() || input.toTensor().numel() == 0) continue;
     const auto known = known_.find(input.toTensor().data_ptr());
-    if (known == known_.end()) continue;
+    if (known == known_.end()) {
+      layer.input_elements += input.toTensor().numel();
+      continue;
+    }
     if (layer.name.empty()) layer.name = known->second.module;
     layer.parameters += std::exchange(known->second.parameters, 0);
   }

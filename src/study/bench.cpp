@@ -134,10 +134,10 @@ double data_wait_of_step(const BenchReport& report) {
   return mean_and_deviation(seconds).mean / static_cast<double>(report.setup.steps);
 }
 
-// Measures a step without communication, with a network and a trainer of its own.
-StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
-                          const Datasets& datasets, const Communicator& communicator,
-                          const WorkShare& share, const Loaders& loaders) {
+// Measures a step without communication and its layers, with a network and a trainer of its own.
+void profile_steps(const BenchRequest& request, const RunConfig& config, const Datasets& datasets,
+                   const Communicator& communicator, const WorkShare& share, const Loaders& loaders,
+                   BenchReport& report) {
   auto options = trainer_options(config);
   options.reducer.communicate = false;
   options.reducer.hook = nullptr;
@@ -165,7 +165,12 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
   if (!overlaps) {
     for (auto& bucket : profile.buckets) bucket.ready_seconds = profile.backward_seconds;
   }
-  return profile;
+  profile.data_wait_seconds = data_wait_of_step(report);
+  report.profile = std::move(profile);
+  if (trainer->device().is_cpu()) {
+    report.layers = measure_layers(communicator, *trainer, *network, *loaders.training,
+                                   config.training.precision, request.plan);
+  }
 }
 
 // The plan, with a call of `forget` at the beginning and after the warm-up.
@@ -267,9 +272,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   if (use) report.device_memory = std::move(uses);
   if (request.profile) {
     begin("profile");
-    report.profile =
-        profile_steps(request, config, prepared.datasets, communicator, share, loaders);
-    report.profile->data_wait_seconds = data_wait_of_step(report);
+    profile_steps(request, config, prepared.datasets, communicator, share, loaders, report);
   }
   if (bar) bar->clear();
   if (request.profile && size > 1)

@@ -183,6 +183,57 @@ std::string text_of(const StepProfile& profile) {
   return text + "\n";
 }
 
+std::string row_of(const LayerTime& layer) {
+  const auto pass = [](double seconds, double least) {
+    return fmt::format("{:>9.3f}  {:>9.3f}", 1e3 * seconds, 1e3 * least);
+  };
+  return fmt::format("{:<24}  {:<16}  {}  {}\n", layer.name, layer.kind,
+                     pass(layer.forward_seconds, layer.forward_least),
+                     pass(layer.backward_seconds, layer.backward_least));
+}
+
+// Layers with a hundredth of the step, in order; then the others together, and all.
+std::string text_of(const LayerProfile& profile, double step_seconds) {
+  auto text = fmt::format(
+      "layers of rank 0, ms, and the least by this machine's {:.0f} GFLOP/s in products of "
+      "matrices "
+      "and {}/s of copies\n{:<24}  {:<16}  {:>9}  {:>9}  {:>9}  {:>9}\n",
+      1e-9 * profile.operations_per_second, bytes_text(profile.bytes_per_second), "", "", "forward",
+      "least", "backward", "least");
+  LayerTime others{.name = "others"}, all{.name = "all layers"};
+  const auto add = [](const LayerTime& layer, LayerTime& to) {
+    to.forward_seconds += layer.forward_seconds;
+    to.forward_least += layer.forward_least;
+    to.backward_seconds += layer.backward_seconds;
+    to.backward_least += layer.backward_least;
+  };
+  for (const auto& layer : profile.layers) {
+    add(layer, all);
+    if (layer.forward_seconds + layer.backward_seconds >= .01 * step_seconds)
+      text += row_of(layer);
+    else
+      add(layer, others);
+  }
+  text += row_of(others) + row_of(all);
+  return text +
+         fmt::format("the rest of a step: {}\n\n",
+                     milliseconds(step_seconds - all.forward_seconds - all.backward_seconds));
+}
+
+Json json_of(const LayerProfile& profile) {
+  Json json{{"operations_per_second", profile.operations_per_second},
+            {"bytes_per_second", profile.bytes_per_second},
+            {"layers", Json::array()}};
+  for (const auto& layer : profile.layers)
+    json["layers"].push_back({{"name", layer.name},
+                              {"kind", layer.kind},
+                              {"forward_seconds", layer.forward_seconds},
+                              {"forward_least", layer.forward_least},
+                              {"backward_seconds", layer.backward_seconds},
+                              {"backward_least", layer.backward_least}});
+  return json;
+}
+
 std::string table_of(const char* what, std::span<const CollectiveMeasurement::Point> points) {
   std::string text = fmt::format("{:<13}  {:>12}  {:>12}\n", what, "takes", "bytes/s");
   for (const auto& point : points)
@@ -310,6 +361,11 @@ std::string to_text(const BenchReport& report) {
   }
   text += pipeline_line(report);
   if (report.profile) text += text_of(*report.profile);
+  if (report.profile && report.layers) {
+    const auto& step = *report.profile;
+    text += text_of(*report.layers,
+                    step.forward_seconds + step.backward_seconds + step.optimizer_seconds);
+  }
   if (const auto& collectives = report.collectives) {
     text += table_of("all-reduce of", collectives->points);
     if (!collectives->messages.empty()) text += table_of("message of", collectives->messages);
@@ -345,6 +401,7 @@ Json to_json(const BenchReport& report) {
     json[std::string(name_of(measurement.mode))] = json_of(measurement, setup.steps);
   if (report.pipeline) json["pipeline"] = json_of(*report.pipeline);
   if (report.profile) json["profile"] = report.profile->to_json();
+  if (report.layers) json["layers"] = json_of(*report.layers);
   if (report.collectives) json["collectives"] = report.collectives->to_json();
   json["peak_memory_bytes_by_rank"] = report.peak_bytes;
   for (const auto& use : report.device_memory) {

@@ -80,6 +80,7 @@ struct LayerSummary {
   std::string name;  // of the module that the operation's parameters belong to; "" without any
   std::string kind;  // the operation: "conv2d", "linear", "batch_norm", "relu", "max_pool2d", ...
   std::vector<std::int64_t> output_shape;  // without the batch
+  std::int64_t input_elements = 0;         // without the batch, parameters and buffers
   std::int64_t parameters = 0;             // elements; those met before count once
   // Floating-point operations a sample: two a multiply-add in convolutions and linear layers (their
   // biases not counted), two a value in normalizations, one a value that a pooling looks at, one an

@@ -69,6 +69,20 @@ struct BenchPipeline {
   double ideal = 0;                 // with equal parts (ideal_idle_share())
 };
 
+// A layer with parameters, in a training step of one rank: medians, and the least that its products
+// and the values that it reads and writes could take at the machine's speeds.
+struct LayerTime {
+  std::string name, kind;
+  double forward_seconds = 0, backward_seconds = 0;
+  double forward_least = 0, backward_least = 0;
+};
+
+struct LayerProfile {
+  double operations_per_second = 0;  // in products of large matrices, while all ranks make some
+  double bytes_per_second = 0;       // read and written in copies of memory
+  std::vector<LayerTime> layers;
+};
+
 struct BenchReport {
   BenchSetup setup;
   std::vector<BenchMeasurement> measurements;
@@ -80,6 +94,7 @@ struct BenchReport {
   std::optional<SpatialNetworkPlan> sample_cut = std::nullopt;
   // Measured on request.
   std::optional<StepProfile> profile = std::nullopt;
+  std::optional<LayerProfile> layers = std::nullopt;  // of rank 0, on CPUs
   std::optional<CollectiveMeasurement> collectives = std::nullopt;
 };
 

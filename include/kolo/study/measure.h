@@ -11,6 +11,7 @@
 #include "kolo/comm/collective_call.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
+#include "kolo/kernels/precision.h"
 #include "kolo/nn/network.h"
 #include "kolo/study/bench.h"
 #include "kolo/train/observe/bench_records.h"
@@ -54,6 +55,12 @@ template <typename T>
 // and the data wait. Collective.
 [[nodiscard]] StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
                                           const Network& network, Loader& loader,
+                                          const BenchPlan& plan);
+
+// Times of the layers of a step on one batch, without communication, and what they could take. All
+// ranks measure at the same time; `network` is the trainer's. On CPUs. Collective.
+[[nodiscard]] LayerProfile measure_layers(const Communicator& communicator, Trainer& trainer,
+                                          Network& network, Loader& loader, Precision precision,
                                           const BenchPlan& plan);
 
 // Medians of many calls, of sizes that double until one takes half a second: asynchronous

@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <ATen/record_function.h>
+#include <fmt/format.h>
+
+#include "kolo/base/clock.h"
+#include "kolo/base/statistics.h"
+#include "kolo/study/measure.h"
+
+namespace kolo {
+
+namespace {
+
+// Clocks layers by their operators, forward and backward, on this thread. An operator belongs to
+// the layer whose parameter, or a copy of it in another type, it takes. One at a time on a thread.
+class LayerClock {
+ public:
+  explicit LayerClock(const Network& network) {
+    for (const auto& item : network.named_parameters()) {
+      const auto dot = item.key().rfind('.');
+      layers_.try_emplace(key_of(item.value()),
+                          dot == std::string::npos ? "" : item.key().substr(0, dot));
+    }
+    active = this;
+    handle_ = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(begins, ends)
+            .needsInputs(true)
+            .needsOutputs(true)
+            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  }
+  LayerClock(const LayerClock&) = delete;
+  LayerClock& operator=(const LayerClock&) = delete;
+  ~LayerClock() {
+    at::removeCallback(handle_);
+    active = nullptr;
+  }
+
+  // Called before a step and when its forward pass is done.
+  void begin_step() {
+    is_forward_ = true;
+    for (auto& [name, times] : times_) {
+      times.forward.push_back(0);
+      times.backward.push_back(0);
+    }
+    ++steps_;
+  }
+  void forward_is_done() { is_forward_ = false; }
+
+  // Sets the medians over the steps.
+  void put_times(LayerTime& layer) const {
+    const auto found = times_.find(layer.name);
+    if (found == times_.end()) return;
+    layer.forward_seconds = median(found->second.forward);
+    layer.backward_seconds = median(found->second.backward);
+  }
+
+ private:
+  struct Times {
+    std::vector<double> forward, backward;  // by step
+  };
+  // Values are found by where they begin and how many they are, as the flat memory of all
+  // parameters begins where the first of them does.
+  static std::string key_of(const torch::Tensor& tensor) {
+    return fmt::format("{} {}", tensor.data_ptr(), tensor.numel());
+  }
+
+  static std::unique_ptr<at::ObserverContext> begins(const at::RecordFunction& function) {
+    auto& clock = *active;
+    if (function.scope() == at::RecordScope::BACKWARD_FUNCTION || clock.is_forward_) {
+      if (clock.depth_++ == 0) clock.begin();
+    }
+    clock.look_at(function.inputs());
+    return nullptr;
+  }
+  static void ends(const at::RecordFunction& function, at::ObserverContext* /*context*/) {
+    auto& clock = *active;
+    if (function.scope() != at::RecordScope::BACKWARD_FUNCTION && !clock.is_forward_) return;
+    if (--clock.depth_ > 0) return;
+    clock.end();
+    if (clock.is_forward_) clock.remember_copy(function);
+  }
+
+  void begin() {
+    layer_.clear();
+    watch_.restart();
+  }
+  void look_at(c10::ArrayRef<const c10::IValue> inputs) {
+    for (const auto& input : inputs) {
+      if (!layer_.empty()) return;
+      if (!input.isTensor() || !input.toTensor().defined()) continue;
+      if (const auto found = layers_.find(key_of(input.toTensor())); found != layers_.end())
+        layer_ = found->second;
+    }
+  }
+  void end() {
+    if (layer_.empty()) return;
+    auto& times = times_[layer_];
+    for (auto* const passes : {&times.forward, &times.backward}) passes->resize(steps_);
+    (is_forward_ ? times.forward : times.backward).back() += watch_.seconds();
+  }
+  // Products in another type take copies of the weights.
+  void remember_copy(const at::RecordFunction& function) {
+    if (layer_.empty() || function.inputs().empty() || function.outputs().empty()) return;
+    const auto &from = function.inputs()[0], &to = function.outputs()[0];
+    if (!from.isTensor() || !to.isTensor() || !layers_.contains(key_of(from.toTensor()))) return;
+    if (from.toTensor().numel() == to.toTensor().numel())
+      layers_.insert_or_assign(key_of(to.toTensor()), layer_);
+  }
+
+  // LibTorch takes plain functions to call back, so this is how they find the clock.
+  static thread_local LayerClock* active;
+
+  std::unordered_map<std::string, std::string> layers_;  // by key_of()
+  std::unordered_map<std::string, Times> times_;
+  std::size_t steps_ = 0;
+  bool is_forward_ = false;
+  std::int64_t depth_ = 0;
+  std::string layer_;  // of the operator under way; "" until it is known
+  Stopwatch watch_;
+  at::CallbackHandle handle_ = 0;
+};
+
+thread_local LayerClock* LayerClock::active = nullptr;
+
+template <typename Work>
+double least_seconds(const Work& work) {
+  constexpr int times = 10;
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < times; ++i) {
+    const Stopwatch watch;
+    work();
+    least = std::min(least, watch.seconds());
+  }
+  return least;
+}
+
+double measure_products(torch::ScalarType type) {
+  constexpr std::int64_t length = 1024;
+  const auto a = torch::randn({length, length}).to(type),
+             b = torch::randn({length, length}).to(type);
+  auto product = torch::empty_like(a);
+  return 2. * length * length * length / least_seconds([&] { torch::mm_out(product, a, b); });
+}
+
+double measure_copies() {
+  constexpr std::int64_t bytes = 64 << 20;
+  const auto from = torch::ones({bytes}, torch::kUInt8);
+  auto to = torch::empty_like(from);
+  return 2. * bytes / least_seconds([&] { to.copy_(from); });
+}
+
+// The roofline of a layer: arithmetic and traffic at once (Williams et al., "Roofline", 2009).
+// Values of inputs and outputs, and their gradients, are read or written once, weights in float32.
+struct Roofline {
+  double operations_per_second = 0, bytes_per_second = 0, value_bytes = 0, batch = 0;
+
+  [[nodiscard]] double seconds(const LayerSummary& layer, double products, double passes) const {
+    const double values = std::accumulate(layer.output_shape.begin(), layer.output_shape.end(), 1.,
+                                          std::multiplies<>()) +
+                          static_cast<double>(layer.input_elements);
+    const double bytes = passes * (batch * values * value_bytes +
+                                   static_cast<double>(layer.parameters) * sizeof(float));
+    return std::max(products * batch * static_cast<double>(layer.flops) / operations_per_second,
+                    bytes / bytes_per_second);
+  }
+};
+
+std::vector<LayerTime> rooflines_of(const ModelSummary& summary, const Roofline& roofline) {
+  std::vector<LayerTime> layers;
+  for (const auto& layer : summary.layers) {
+    if (layer.name.empty() || layer.parameters == 0) continue;
+    // The first layer's input needs no gradient.
+    const double backward = layers.empty() ? 1 : 2;
+    layers.push_back({.name = layer.name,
+                      .kind = layer.kind,
+                      .forward_least = roofline.seconds(layer, 1, 1),
+                      .backward_least = roofline.seconds(layer, backward, backward)});
+  }
+  return layers;
+}
+
+}  // namespace
+
+LayerProfile measure_layers(const Communicator& communicator, Trainer& trainer, Network& network,
+                            Loader& loader, Precision precision, const BenchPlan& plan) {
+  const Batch batch = first_batch(loader);
+  const auto type = precision == Precision::fp32 ? torch::kFloat : torch::kBFloat16;
+  communicator.barrier();
+  LayerProfile profile{.operations_per_second = measure_products(type)};
+  communicator.barrier();
+  profile.bytes_per_second = measure_copies();
+  const Roofline roofline{profile.operations_per_second, profile.bytes_per_second,
+                          static_cast<double>(c10::elementSize(type)),
+                          static_cast<double>(batch.input.size(0))};
+  profile.layers = rooflines_of(summarize(network, batch.input.sizes().slice(1)), roofline);
+  LayerClock clock(network);
+  trainer.listen([&] { clock.forward_is_done(); });
+  for (std::int64_t step = 0; step < plan.steps; ++step) {
+    communicator.barrier();
+    clock.begin_step();
+    trainer.step(batch);
+    plan.step_done();
+  }
+  trainer.settle();
+  trainer.listen({});
+  for (auto& layer : profile.layers) clock.put_times(layer);
+  return profile;
+}
+
+}  // namespace kolo
