@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "kernels/channel_sums.h"
 #include "kolo/base/gradient_destination.h"
 
 namespace kolo {
@@ -67,6 +68,11 @@ void copy_from_taps(const torch::Tensor& room, const torch::Tensor& weight_gradi
 torch::Tensor sum_by_channel(const torch::Tensor& tensor, MemoryOrder order) {
   const auto channels = tensor.size(1), others = tensor.numel() / channels;
   const bool is_last = order == MemoryOrder::channels_last;
+  if (is_last && has_loop_values(tensor)) {
+    const auto sums =
+        sums_of_distances(tensor, std::vector<float>(static_cast<std::size_t>(channels)));
+    return torch::tensor(std::vector<float>(sums.begin(), sums.begin() + channels));
+  }
   const auto matrix = is_last ? tensor.as_strided({others, channels}, {channels, 1})
                               : tensor.as_strided({channels, others}, {others, 1});
   return torch::sum(matrix, at::IntArrayRef({is_last ? 0 : 1}), /*keepdim=*/false, torch::kFloat);

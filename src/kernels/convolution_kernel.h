@@ -45,9 +45,8 @@ void copy_from_taps(const torch::Tensor& room, const torch::Tensor& weight_gradi
 // In memory: [batch, spatial ..., channels], or [channels, spatial ..., batch].
 enum class MemoryOrder { channels_last, batch_last };
 
-// The sums of [N, C, ...] over all but the channels, in float32 and pairwise, so that long sums
-// lose no more digits than a few additions: the gradient of a bias. `tensor` is dense in that
-// order.
+// The sums of [N, C, ...] over all but the channels, in float32, whose long sums lose no more
+// digits than short ones: the gradient of a bias. `tensor` is dense in that order.
 [[nodiscard]] torch::Tensor sum_by_channel(const torch::Tensor& tensor, MemoryOrder order);
 
 // The lengths that a convolution works on; one entry a spatial dimension (1 to 3).
@@ -88,8 +87,9 @@ class ConvolutionKernel {
                                const torch::Tensor& weight_gradient) = 0;
 };
 
-// From measurements with 3x3 kernels (docs/inside/experiments.md): where an image has at most so many
-// positions, and inputs and outputs at least so many channels, products by tap are the fastest.
+// From measurements with 3x3 kernels (docs/inside/experiments.md): where an image has at most so
+// many positions, and inputs and outputs at least so many channels, products by tap are the
+// fastest.
 inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
 
 // The same in 3-D, for the positions of the smaller side: weights are most of what such a layer

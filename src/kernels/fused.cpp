@@ -11,34 +11,13 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include "base/second_derivatives.h"
+#include "kernels/channel_sums.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/loops.h"
 
 namespace kolo {
 
 namespace {
-
-// Values of float32 and bfloat16 tensors of the host.
-
-bool has_loop_values(const torch::Tensor& tensor) {
-  const auto type = tensor.scalar_type();
-  return tensor.device().is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) &&
-         tensor.layout() == torch::kStrided;
-}
-
-// Calls work.operator()<T>() for the type of the tensor's values.
-template <typename Work>
-void with_values(const torch::Tensor& tensor, const Work& work) {
-  if (tensor.scalar_type() == torch::kBFloat16)
-    work.template operator()<BFloat16>();
-  else
-    work.template operator()<float>();
-}
-
-template <typename T>
-T* values_of(const torch::Tensor& tensor) {
-  return static_cast<T*>(tensor.data_ptr());
-}
 
 PoolingShape shape_of(const torch::Tensor& input) {
   return {.height = input.size(2), .width = input.size(3), .channels = input.size(1)};
@@ -109,10 +88,6 @@ torch::Tensor max_pool_relu(const torch::Tensor& input) {
 
 namespace {
 
-ChannelRows rows_of(const torch::Tensor& tensor) {
-  return {.count = tensor.numel() / tensor.size(1), .channels = tensor.size(1)};
-}
-
 // A tensor's values from a row on; null for one that is not defined.
 template <typename T>
 T* at_row(const torch::Tensor& tensor, std::int64_t row, const ChannelRows& rows) {
@@ -127,28 +102,6 @@ void side_by_side(const ChannelRows& rows, const Work& work) {
                    [&](std::int64_t begin, std::int64_t end) {
                      work(begin, ChannelRows{end - begin, rows.channels});
                    });
-}
-
-// Two sums per channel, one after the other: of parts of the rows that don't depend on the number
-// of threads, in the order of the rows, so that the result doesn't either.
-template <typename Work>
-std::vector<double> sums_of(const ChannelRows& rows, const Work& work) {
-  constexpr std::int64_t values_a_part = 1 << 17;
-  const auto rows_a_part = values_a_part / rows.channels + 1;
-  const auto parts = (rows.count + rows_a_part - 1) / rows_a_part;
-  const auto size = static_cast<std::size_t>(2 * rows.channels);
-  std::vector<double> sums(static_cast<std::size_t>(parts) * size);
-  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) {
-      const auto first = part * rows_a_part;
-      double* const into = sums.data() + static_cast<std::size_t>(part) * size;
-      work(first, ChannelRows{std::min(rows_a_part, rows.count - first), rows.channels}, into,
-           into + rows.channels);
-    }
-  });
-  for (std::size_t i = size; i < sums.size(); ++i) sums[i % size] += sums[i];
-  sums.resize(size);
-  return sums;
 }
 
 // Statistics of a batch, by channel.
@@ -169,13 +122,7 @@ std::vector<float> shift_of(const torch::Tensor& input) {
 Statistics statistics_of(const torch::Tensor& input) {
   const auto rows = rows_of(input);
   const auto shift = shift_of(input.detach());
-  std::vector<double> sums;
-  with_values(input, [&]<typename T>() {
-    sums = sums_of(rows,
-                   [&](std::int64_t first, const ChannelRows& part, double* sum, double* square) {
-                     sum_distances(part, at_row<T>(input, first, rows), shift.data(), sum, square);
-                   });
-  });
+  const auto sums = sums_of_distances(input, shift);
   const auto channels = static_cast<std::size_t>(rows.channels);
   const auto count = static_cast<double>(rows.count);
   Statistics statistics{std::vector<double>(channels), std::vector<double>(channels)};
