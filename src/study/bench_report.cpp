@@ -183,23 +183,17 @@ std::string text_of(const StepProfile& profile) {
   return text + "\n";
 }
 
-std::string row_of(const LayerTime& layer) {
+std::string row_of(const LayerTime& layer, std::size_t width) {
   const auto pass = [](double seconds, double least) {
     return fmt::format("{:>9.3f}  {:>9.3f}", 1e3 * seconds, 1e3 * least);
   };
-  return fmt::format("{:<24}  {:<16}  {}  {}\n", layer.name, layer.kind,
+  return fmt::format("{:<{}}  {}  {}\n", fmt::format("{} {}", layer.name, layer.kind), width,
                      pass(layer.forward_seconds, layer.forward_least),
                      pass(layer.backward_seconds, layer.backward_least));
 }
 
 // Layers with a hundredth of the step, in order; then the others together, and all.
 std::string text_of(const LayerProfile& profile, double step_seconds) {
-  auto text = fmt::format(
-      "layers of rank 0, ms, and the least by this machine's {:.0f} GFLOP/s in products of "
-      "matrices "
-      "and {}/s of copies\n{:<24}  {:<16}  {:>9}  {:>9}  {:>9}  {:>9}\n",
-      1e-9 * profile.operations_per_second, bytes_text(profile.bytes_per_second), "", "", "forward",
-      "least", "backward", "least");
   LayerTime others{.name = "others"}, all{.name = "all layers"};
   const auto add = [](const LayerTime& layer, LayerTime& to) {
     to.forward_seconds += layer.forward_seconds;
@@ -207,14 +201,24 @@ std::string text_of(const LayerProfile& profile, double step_seconds) {
     to.backward_seconds += layer.backward_seconds;
     to.backward_least += layer.backward_least;
   };
+  std::vector<LayerTime> rows;
+  std::size_t width = all.name.size() + 1;
   for (const auto& layer : profile.layers) {
     add(layer, all);
-    if (layer.forward_seconds + layer.backward_seconds >= .01 * step_seconds)
-      text += row_of(layer);
-    else
+    if (layer.forward_seconds + layer.backward_seconds < .01 * step_seconds) {
       add(layer, others);
+    } else {
+      rows.push_back(layer);
+      width = std::max(width, layer.name.size() + 1 + layer.kind.size());
+    }
   }
-  text += row_of(others) + row_of(all);
+  auto text = fmt::format(
+      "layers of rank 0 in ms, and the least that they could take at {:.0f} GFLOP/s, measured in\n"
+      "products of matrices, and {}/s, in copies\n{:<{}}  {:>9}  {:>9}  {:>9}  {:>9}\n",
+      1e-9 * profile.operations_per_second, bytes_text(profile.bytes_per_second), "", width,
+      "forward", "least", "backward", "least");
+  for (const auto& row : rows) text += row_of(row, width);
+  text += row_of(others, width) + row_of(all, width);
   return text +
          fmt::format("the rest of a step: {}\n\n",
                      milliseconds(step_seconds - all.forward_seconds - all.backward_seconds));

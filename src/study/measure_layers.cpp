@@ -46,6 +46,7 @@ class LayerClock {
   // Called before a step and when its forward pass is done.
   void begin_step() {
     is_forward_ = true;
+    copies_.clear();
     for (auto& [name, times] : times_) {
       times.forward.push_back(0);
       times.backward.push_back(0);
@@ -72,20 +73,33 @@ class LayerClock {
     return fmt::format("{} {}", tensor.data_ptr(), tensor.numel());
   }
 
+  // The first argument of an operator, for its end, as arguments are gone by then.
+  struct FirstArgument : at::ObserverContext {
+    std::string layer;
+    std::int64_t values = 0;
+  };
+
   static std::unique_ptr<at::ObserverContext> begins(const at::RecordFunction& function) {
     auto& clock = *active;
     if (function.scope() == at::RecordScope::BACKWARD_FUNCTION || clock.is_forward_) {
       if (clock.depth_++ == 0) clock.begin();
     }
-    clock.look_at(function.inputs());
-    return nullptr;
+    const auto inputs = function.inputs();
+    clock.look_at(inputs);
+    if (!clock.is_forward_ || inputs.empty()) return nullptr;
+    auto layer = clock.layer_of(inputs[0]);
+    if (layer.empty()) return nullptr;
+    auto argument = std::make_unique<FirstArgument>();
+    argument->layer = std::move(layer);
+    argument->values = inputs[0].toTensor().numel();
+    return argument;
   }
-  static void ends(const at::RecordFunction& function, at::ObserverContext* /*context*/) {
+  static void ends(const at::RecordFunction& function, at::ObserverContext* context) {
     auto& clock = *active;
     if (function.scope() != at::RecordScope::BACKWARD_FUNCTION && !clock.is_forward_) return;
-    if (--clock.depth_ > 0) return;
-    clock.end();
-    if (clock.is_forward_) clock.remember_copy(function);
+    if (context != nullptr)
+      clock.remember_copy(static_cast<const FirstArgument&>(*context), function.outputs());
+    if (--clock.depth_ == 0) clock.end();
   }
 
   void begin() {
@@ -95,10 +109,16 @@ class LayerClock {
   void look_at(c10::ArrayRef<const c10::IValue> inputs) {
     for (const auto& input : inputs) {
       if (!layer_.empty()) return;
-      if (!input.isTensor() || !input.toTensor().defined()) continue;
-      if (const auto found = layers_.find(key_of(input.toTensor())); found != layers_.end())
-        layer_ = found->second;
+      layer_ = layer_of(input);
     }
+  }
+  // Layer whose parameter a value is; "" if it is none.
+  [[nodiscard]] std::string layer_of(const c10::IValue& value) const {
+    if (!value.isTensor() || !value.toTensor().defined()) return {};
+    const auto key = key_of(value.toTensor());
+    for (const auto* const known : {&layers_, &copies_})
+      if (const auto found = known->find(key); found != known->end()) return found->second;
+    return {};
   }
   void end() {
     if (layer_.empty()) return;
@@ -106,19 +126,17 @@ class LayerClock {
     for (auto* const passes : {&times.forward, &times.backward}) passes->resize(steps_);
     (is_forward_ ? times.forward : times.backward).back() += watch_.seconds();
   }
-  // Products in another type take copies of the weights.
-  void remember_copy(const at::RecordFunction& function) {
-    if (layer_.empty() || function.inputs().empty() || function.outputs().empty()) return;
-    const auto &from = function.inputs()[0], &to = function.outputs()[0];
-    if (!from.isTensor() || !to.isTensor() || !layers_.contains(key_of(from.toTensor()))) return;
-    if (from.toTensor().numel() == to.toTensor().numel())
-      layers_.insert_or_assign(key_of(to.toTensor()), layer_);
+  // Products in another type take copies of the weights, which last for a step.
+  void remember_copy(const FirstArgument& weight, const std::vector<c10::IValue>& outputs) {
+    if (outputs.empty() || !outputs[0].isTensor() || !outputs[0].toTensor().defined()) return;
+    const auto& copy = outputs[0].toTensor();
+    if (copy.numel() == weight.values) copies_.try_emplace(key_of(copy), weight.layer);
   }
 
   // LibTorch takes plain functions to call back, so this is how they find the clock.
   static thread_local LayerClock* active;
 
-  std::unordered_map<std::string, std::string> layers_;  // by key_of()
+  std::unordered_map<std::string, std::string> layers_, copies_;  // by key_of()
   std::unordered_map<std::string, Times> times_;
   std::size_t steps_ = 0;
   bool is_forward_ = false;
@@ -130,11 +148,11 @@ class LayerClock {
 
 thread_local LayerClock* LayerClock::active = nullptr;
 
+// The least over a third of a second, as other users of a core may hold up a few calls in a row.
 template <typename Work>
 double least_seconds(const Work& work) {
-  constexpr int times = 10;
   double least = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < times; ++i) {
+  for (const Stopwatch all; all.seconds() < .3;) {
     const Stopwatch watch;
     work();
     least = std::min(least, watch.seconds());

@@ -145,6 +145,30 @@ TEST_F(BenchProgram, ProfilesAStepOfTwoRanks) {
   for (const auto& message : collectives.messages) EXPECT_GT(message.seconds, 0);
 }
 
+// Each layer with parameters has its time and the least that it could take, which float32 and
+// bfloat16 layers, in kolo's operators and LibTorch's, are found by.
+TEST_F(BenchProgram, ProfilesEachLayer) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const auto json =
+        bench_json({"--mode", "synthetic", "--profile", "model.name=resnet_small",
+                    "data.input_shape=[3, 8, 8]", std::string("training.precision=") + precision});
+    const auto& profile = json["layers"];
+    EXPECT_GT(profile["operations_per_second"], 0);
+    EXPECT_GT(profile["bytes_per_second"], 0);
+    int convolutions = 0, norms = 0;
+    for (const auto& layer : profile["layers"]) {
+      convolutions += layer["kind"] == "conv2d";
+      norms += layer["kind"] == "batch_norm";
+      for (const char* pass : {"forward", "backward"}) {
+        EXPECT_GT(layer[std::string(pass) + "_seconds"], 0) << precision << " " << layer;
+        EXPECT_GT(layer[std::string(pass) + "_least"], 0) << layer;
+      }
+    }
+    EXPECT_GE(convolutions, 9);
+    EXPECT_GE(norms, 9);
+  }
+}
+
 TEST_F(BenchProgram, ProfilesAloneAndWithoutUpdatesByBucket) {
   const auto json = bench_json(
       {"--mode", "io", "--profile", "training.clip_norm=1", "communication.overlap=false"});
