@@ -153,8 +153,8 @@ struct BenchRequest {
   RunParts parts = {};  // of the program
   std::vector<BenchMode> modes = {BenchMode::io, BenchMode::synthetic, BenchMode::full};
   BenchPlan plan;  // without step_done
-  // Also the parts of a step without communication; and, of several ranks, all-reduces among them
-  // and messages between neighbours.
+  // Also the parts of a step without communication, on CPUs each layer, and, of several ranks,
+  // all-reduces among them and messages between neighbours.
   bool profile = false;
 };
 
