@@ -57,10 +57,11 @@ void add_bench_command(CLI::App& app, Chosen& chosen) {
                     "Steps before the first trial (default: 5)");
   add_number_option(*command, "--trials TRIALS", plan.trials, {1, 1000000},
                     "Trials per mode (default: 5)");
-  command->add_flag(
-      "--profile", arguments->request.profile,
-      "Also time the parts of a step, each layer beside the least that it could take, "
-      "and all-reduces of 4 KiB to 64 MiB among the ranks");
+  command
+      ->add_flag("--profile", arguments->request.profile,
+                 "Also time the parts of a step, each layer beside the least that it could take, "
+                 "and all-reduces of 4 KiB to 64 MiB among the ranks")
+      ->group("Where a step's time goes");
   command->add_flag("--json", arguments->json, "Print one JSON object, with every trial");
   command->footer(
       "Writes nothing to disk and keeps nothing of the training.\n\n"
