@@ -145,8 +145,8 @@ TEST_F(BenchProgram, ProfilesAStepOfTwoRanks) {
   for (const auto& message : collectives.messages) EXPECT_GT(message.seconds, 0);
 }
 
-// Each layer with parameters has its time and the least that it could take, which float32 and
-// bfloat16 layers, in kolo's operators and LibTorch's, are found by.
+// Each layer with parameters has times, and the least that it could take: layers of kolo's own
+// operators and of LibTorch's, which in bfloat16 take copies of the weights.
 TEST_F(BenchProgram, ProfilesEachLayer) {
   for (const char* precision : {"fp32", "bf16"}) {
     const auto json =

@@ -182,13 +182,13 @@ TEST(BenchReport, SetsLayersBesideTheLeastThatTheyCouldTake) {
   report.profile->backward_seconds = .2;
   report.layers = LayerProfile{2e11,
                                8.0 * (1U << 30),
-                               {{"stage1.block1.convolution1", "Conv2d", .05, .1, .02, .04},
-                                {"norm", "BatchNorm2d", .0005, .001, .0001, .0002},
-                                {"head", "Linear", .02, .03, .01, .01}}};
+                               {{"stage1.block1.convolution1", "conv2d", .05, .1, .02, .04},
+                                {"norm", "batch_norm", .0005, .001, .0001, .0002},
+                                {"head", "linear", .02, .03, .01, .01}}};
   const auto text = to_text(report);
   EXPECT_TRUE(says(text, {"at 200 GFLOP/s", "8.00 GiB/s, in copies"}));
   EXPECT_TRUE(
-      says(text, {"stage1.block1.convolution1 Conv2d     50.000     20.000    100.000     40.000"}))
+      says(text, {"stage1.block1.convolution1 conv2d     50.000     20.000    100.000     40.000"}))
       << text;
   EXPECT_TRUE(says(text, {"others                                 0.500      0.100"}))
       << "layers of less than a hundredth stand together";
@@ -197,7 +197,7 @@ TEST(BenchReport, SetsLayersBesideTheLeastThatTheyCouldTake) {
   const auto json = to_json(report)["layers"];
   EXPECT_EQ(json["operations_per_second"], 2e11);
   EXPECT_EQ(json["layers"].size(), 3U);
-  EXPECT_EQ(json["layers"][1]["kind"], "BatchNorm2d");
+  EXPECT_EQ(json["layers"][1]["kind"], "batch_norm");
   EXPECT_EQ(json["layers"][1]["backward_least"], .0002);
 }
 
