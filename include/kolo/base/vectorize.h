@@ -17,8 +17,8 @@
 // processors with AVX-512 but Knights Landing): without them loops over bfloat16 take up to twice
 // as long.
 //
-// KOLO_VECTORIZE is empty where it can't work: choosing at load time is a feature of GCC with the GNU C
-// library, and it comes before a sanitizer is ready for instrumented code.
+// KOLO_VECTORIZE is empty where it can't work: choosing at load time is a feature of GCC with the
+// GNU C library, and it comes before a sanitizer is ready for instrumented code.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__GLIBC__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define KOLO_VECTORIZE __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
