@@ -45,8 +45,8 @@ remove_from_nodes() {
   wait "$keeper"
 }
 
-# How srun introduces the ranks: Open MPI takes pmix, MPICH and what is made of it pmi2; Cray's own cray_shasta, where this
-# Slurm has it. Libraries of MPICH's kin have the ABI version 12: libmpich.so.12, Cray's libmpi_gnu_91.so.12 and the like, Intel's
+# How srun introduces the ranks: Open MPI takes pmix, MPICH and what is made of it pmi2; Cray's own cray_shasta and
+# ParaStation's pspmi (JUPITER), where this Slurm has them. Libraries of MPICH's kin have the ABI version 12: libmpich.so.12, Cray's libmpi_gnu_91.so.12 and the like, Intel's
 # libmpi.so.12; Open MPI's are libmpi.so.40. KOLO_MPI overrules it (a container's MPI can't be seen from here and is taken to be
 # Open MPI, as in kolo.def).
 srun_mpi() {
@@ -56,6 +56,8 @@ srun_mpi() {
     printf '%s\n' "$KOLO_MPI"
   elif grep -qE '^libmpi_.*\.so\.12$' <<<"$libraries" && srun --mpi=list 2>&1 | grep -qw cray_shasta; then
     echo cray_shasta
+  elif grep -qE '^libmpi\.so\.12$' <<<"$libraries" && srun --mpi=list 2>&1 | grep -qw pspmi; then
+    echo pspmi
   elif grep -qE '\.so\.12$' <<<"$libraries"; then
     echo pmi2
   else

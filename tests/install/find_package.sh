@@ -17,7 +17,7 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
     compgen -G "$shared/$file" >/dev/null || fail "share/kolo/$file is not installed"
   done
   [[ -x $folder/prefix/bin/kolo-plot ]] || fail "kolo-plot is not installed"
-  for script in "$shared"/submit/{slurm/train,slurm/perlmutter,slurm/array,slurm/study,pbs/polaris}.sh; do
+  for script in "$shared"/submit/{slurm/train,slurm/gpu,slurm/perlmutter,slurm/array,slurm/study,pbs/polaris}.sh; do
     [[ $("$script" --help) == *CONFIG* ]] || fail "$script does not run"
   done
 fi
