@@ -110,7 +110,7 @@ std::shared_ptr<PipelinedNetwork> make_pipeline(const RunConfig& config, const D
   const auto rank = static_cast<std::size_t>(mesh.coordinate(MeshAxis::pipe));
   for (auto stage = cut.bounds[rank]; stage < cut.bounds[rank + 1]; ++stage)
     for (const auto& each : stages[stage].modules)
-      move_network(*each.module, config.device, device);
+      move_network(*each.module, config, device);
   return std::make_shared<PipelinedNetwork>(
       mesh, network, std::move(stages), objective,
       PipelinedNetworkOptions{.schedule = cut.shape.schedule,
@@ -211,7 +211,7 @@ RankNetwork make_rank_network(const RankNetworkRequest& request, std::shared_ptr
                                      request.device, request.options.timeline);
     result.trained = result.pipelined;
   } else {
-    move_network(*network, config.device, request.device);
+    move_network(*network, config, request.device);
     result.whole = std::move(network);
     result.trained = make_whole_network(request.communicator, result.whole, std::move(objective),
                                         request.options);

@@ -88,15 +88,16 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
   return taken;
 }
 
-void move_network(torch::nn::Module& network, const DeviceConfig& config,
+void move_network(torch::nn::Module& network, const RunConfig& config,
                   const torch::Device& device) {
   if (device.is_cpu()) return;
   network.to(device);
+  const bool is_last = config.device.channels_last && config.training.precision != Precision::fp32;
   const torch::NoGradGuard no_gradient;
   for (auto& parameter : network.parameters()) {
     if (parameter.dim() != 4 && parameter.dim() != 5) continue;
     // The order in memory by which convolutions compute.
-    const auto order = !config.channels_last  ? torch::MemoryFormat::Contiguous
+    const auto order = !is_last               ? torch::MemoryFormat::Contiguous
                        : parameter.dim() == 4 ? torch::MemoryFormat::ChannelsLast
                                               : torch::MemoryFormat::ChannelsLast3d;
     parameter.set_data(parameter.detach().contiguous(order));

@@ -42,7 +42,6 @@ void require_device(const RunConfig& config);
                                        const Communicator& communicator);
 
 // Moves the network to the device, before a trainer is made of it.
-void move_network(torch::nn::Module& network, const DeviceConfig& config,
-                  const c10::Device& device);
+void move_network(torch::nn::Module& network, const RunConfig& config, const c10::Device& device);
 
 }  // namespace kolo

@@ -88,6 +88,12 @@ void log_network(RunLog& log, const RunConfig& config, const Trainer& trainer,
         "this processor does not multiply bfloat16: values are rounded to it and multiplied in "
         "float32, which is no faster; training.precision=fp32 does without the roundings");
   }
+  if (precision == Precision::fp32 && wants_gpu(config.device) && !config.device.tf32) {
+    log.info(
+        "products and convolutions multiply in float32; device.tf32=true rounds their factors to "
+        "TF32, which GPUs since the A100 multiply several times as fast (PyTorch's default for "
+        "convolutions)");
+  }
 }
 
 void log_optimizer(RunLog& log, const RunConfig& config, int ranks, const Trainer& trainer,

@@ -158,7 +158,7 @@ torch::Device load_trained_network(const Communicator& communicator, TrainedMode
     model.epoch = loaded.content.state.value("epoch", std::int64_t{0});
   }
   const auto device = start_device(model.config.device, communicator);
-  move_network(network, model.config.device, device);
+  move_network(network, model.config, device);
   broadcast_parameters(communicator, network);
   broadcast_buffers(communicator, network);
   return device;

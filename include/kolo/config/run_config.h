@@ -143,7 +143,7 @@ struct DeviceConfig {
   DeviceKind kind = DeviceKind::automatic;
   // Settings of GPUs, but for the last.
   bool shared = false;          // ranks of a node may have the same one
-  bool channels_last = true;    // weights of convolutions, and what they compute
+  bool channels_last = true;    // of convolutions, where precision has 16 bits
   bool cudnn_benchmark = true;  // cuDNN tries its algorithms in the first steps
   bool tf32 = false;            // products of float32 in TF32: 10 bits of mantissa
   bool deterministic = false;   // the same bits in every run, where LibTorch can
