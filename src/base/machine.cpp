@@ -235,10 +235,30 @@ OutOfMemoryKills out_of_memory_kills() {
   return {cgroup_kills("/sys/fs/cgroup", own_cgroup()), number_named("/proc/vmstat", "oom_kill")};
 }
 
+std::int64_t free_memory_without_processors(const fs::path& nodes) {
+  std::int64_t bytes = 0;
+  std::error_code none;
+  for (const auto& node : fs::directory_iterator(nodes, none)) {
+    const auto name = node.path().filename().string();
+    if (!name.starts_with("node") || !fs::exists(node.path() / "cpulist", none) ||
+        !first_line(node.path() / "cpulist").empty())
+      continue;
+    std::ifstream file(node.path() / "meminfo");  // lines like "Node 1 MemFree:  123 kB"
+    for (std::string word; file >> word;) {
+      std::int64_t kibibytes = 0;
+      if (word == "MemFree:" && file >> kibibytes) bytes += kibibytes * 1024;
+    }
+  }
+  return bytes;
+}
+
 std::optional<std::int64_t> available_memory() {
   constexpr std::int64_t kibibyte = 1024;
   auto available = number_named("/proc/meminfo", "MemAvailable:");
-  if (available) *available *= kibibyte;
+  if (available) {
+    const auto of_devices = free_memory_without_processors("/sys/devices/system/node");
+    *available = std::max<std::int64_t>(0, *available * kibibyte - of_devices);
+  }
   const auto left = cgroup_memory_left("/sys/fs/cgroup", own_cgroup());
   if (!available || (left && *left < *available)) return left;
   return available;

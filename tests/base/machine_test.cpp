@@ -51,6 +51,18 @@ TEST(AvailableMemory, IsWhatTheTightestGroupLeaves) {
   EXPECT_EQ(cgroup_memory_left(folder.path(), "4:memory:/x\n3:cpu,cpuacct:/x\n"), 50);
 }
 
+TEST(AvailableMemory, LeavesOutTheMemoryOfNodesWithoutProcessors) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(free_memory_without_processors(folder.path() / "missing"), 0);
+  folder.write("node0/cpulist", "0-71\n");
+  folder.write("node0/meminfo", "Node 0 MemTotal: 500 kB\nNode 0 MemFree: 400 kB\n");
+  folder.write("node1/cpulist", "\n");
+  folder.write("node1/meminfo",
+               "Node 1 MemTotal: 100 kB\nNode 1 MemFree:  96 kB\nNode 1 MemUsed: 4 kB\n");
+  folder.write("has_cpu", "0\n");
+  EXPECT_EQ(free_memory_without_processors(folder.path()), 96 * 1024);
+}
+
 TEST(AvailableMemory, IsSomeOfWhatIsInstalled) {
   EXPECT_GT(available_memory().value(), 0);
   EXPECT_LE(available_memory().value(), installed_memory().value());

@@ -19,7 +19,8 @@ namespace kolo {
 [[nodiscard]] std::optional<std::int64_t> installed_memory();
 
 // Bytes that this process could still get without others losing theirs: the system's estimate
-// (MemAvailable), or less where a control group leaves less. None where the system doesn't say.
+// (MemAvailable) without GPUs' memory, or less where a control group leaves less. None where the
+// system doesn't say.
 [[nodiscard]] std::optional<std::int64_t> available_memory();
 
 // The most memory that this process ever had, as the system counts it: pages shared with others
@@ -54,6 +55,10 @@ struct CpuLimits {
 // and of the groups above it, versions 1 and 2, below `root` (/sys/fs/cgroup).
 [[nodiscard]] std::optional<double> cgroup_cpu_quota(const std::filesystem::path& root,
                                                      const std::string& self_cgroup);
+
+// Free bytes of the memory nodes below `nodes` (/sys/devices/system/node) that have no processors:
+// on machines such as GH200, where the system counts it as its own, the GPUs' memory.
+[[nodiscard]] std::int64_t free_memory_without_processors(const std::filesystem::path& nodes);
 
 // The bytes that are left in the fullest of the control groups that limit memory, of the same kind;
 // files that are kept in memory and not in use count as left.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -27,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::minutes patience_at_start{10};
 // The others may have ended, and NCCL would wait for them.
 constexpr std::chrono::seconds patience_at_end{5};
+constexpr std::chrono::milliseconds patience_with_call{100};
 
 [[noreturn]] void fail(ncclResult_t status, std::string_view what, ncclComm_t of) {
   const char* const last = of == nullptr ? nullptr : ncclGetLastError(of);
@@ -98,16 +100,17 @@ class NcclGroup {
   NcclGroup& operator=(const NcclGroup&) = delete;
   ~NcclGroup();
 
-  // CommunicationError once abort() was called, after which NCCL's communicator is gone.
-  [[nodiscard]] ncclComm_t get() const;
-  // Throws unless `status`, which a call has returned, is success.
-  void check(ncclResult_t status, std::string_view what) const;
-  // Ends another thread's wait in a call.
+  // Gives NCCL a call: call(communicator). CommunicationError once abort() was called, after which
+  // the communicator is gone; Error where NCCL refuses it.
+  template <typename Call>
+  void run(std::string_view what, const Call& call);
+  // Also from another thread, whose wait in a call it ends.
   void abort() noexcept;
 
  private:
   ncclComm_t group_ = nullptr;
   int device_;
+  std::timed_mutex mutex_;  // while NCCL gets a call
   std::atomic<bool> is_aborted_ = false;
 };
 
@@ -136,19 +139,22 @@ NcclGroup::NcclGroup(const Topology& topology, int device, const NcclId& id) : d
   group_ = *made;
 }
 
-ncclComm_t NcclGroup::get() const {
+template <typename Call>
+void NcclGroup::run(std::string_view what, const Call& call) {
+  const std::lock_guard lock(mutex_);
   if (is_aborted_) fail_as_aborted();
-  return group_;
-}
-
-void NcclGroup::check(ncclResult_t status, std::string_view what) const {
+  const ncclResult_t status = call(group_);
   if (status == ncclSuccess) return;
   if (is_aborted_) fail_as_aborted();
   fail(status, what, group_);
 }
 
 void NcclGroup::abort() noexcept {
-  if (!is_aborted_.exchange(true)) (void)ncclCommAbort(group_);
+  if (is_aborted_.exchange(true)) return;
+  // A call that takes longer waits for other ranks, and ends only by this.
+  const bool is_free = mutex_.try_lock_for(patience_with_call);
+  (void)ncclCommAbort(group_);
+  if (is_free) mutex_.unlock();
 }
 
 NcclGroup::~NcclGroup() {
@@ -211,11 +217,10 @@ class NcclChannel final : public DeviceChannel {
   }
   void enqueue(const CollectiveCall& call) {
     use_device(device_);
-    group_.check(begin(call), name_of(call.collective));
+    group_.run(name_of(call.collective), [&](ncclComm_t group) { return begin(call, group); });
   }
-  [[nodiscard]] ncclResult_t begin(const CollectiveCall& call) {
+  [[nodiscard]] ncclResult_t begin(const CollectiveCall& call, ncclComm_t group) {
     const auto& [input, output] = std::tie(call.input, call.output);
-    const auto group = group_.get();
     const auto reduction = reduction_of(call.type, call.op).value_or(Reduction{});
     switch (call.collective) {
       case Collective::all_reduce:
@@ -230,15 +235,15 @@ class NcclChannel final : public DeviceChannel {
       case Collective::all_gather:
         return ncclAllGather(input.data, output.data, input.bytes(), ncclInt8, group, stream());
       case Collective::all_gather_uneven:
-        return gather_uneven(call);
+        return gather_uneven(call, group);
       case Collective::all_to_all:
-        return exchange(call);
+        return exchange(call, group);
       default:
         return ncclInvalidUsage;
     }
   }
   // A broadcast from each rank, all at once.
-  [[nodiscard]] ncclResult_t gather_uneven(const CollectiveCall& call) {
+  [[nodiscard]] ncclResult_t gather_uneven(const CollectiveCall& call, ncclComm_t group) {
     auto* to = static_cast<std::byte*>(call.output.data);
     auto status = ncclGroupStart();
     for (int rank = 0; rank < topology_.size; ++rank) {
@@ -247,13 +252,13 @@ class NcclChannel final : public DeviceChannel {
           size_of(call.type);
       const void* const from = rank == topology_.rank ? call.input.data : to;
       if (status == ncclSuccess && bytes > 0)
-        status = ncclBroadcast(from, to, bytes, ncclInt8, rank, group_.get(), stream());
+        status = ncclBroadcast(from, to, bytes, ncclInt8, rank, group, stream());
       to += bytes;
     }
     const auto end = ncclGroupEnd();
     return status == ncclSuccess ? end : status;
   }
-  [[nodiscard]] ncclResult_t exchange(const CollectiveCall& call) {
+  [[nodiscard]] ncclResult_t exchange(const CollectiveCall& call, ncclComm_t group) {
     const auto* from = static_cast<const std::byte*>(call.input.data);
     auto* to = static_cast<std::byte*>(call.output.data);
     auto status = ncclGroupStart();
@@ -263,9 +268,9 @@ class NcclChannel final : public DeviceChannel {
       const auto received =
           static_cast<std::size_t>(call.receive_counts[index]) * size_of(call.type);
       if (status == ncclSuccess && sent > 0)
-        status = ncclSend(from, sent, ncclInt8, peer, group_.get(), stream());
+        status = ncclSend(from, sent, ncclInt8, peer, group, stream());
       if (status == ncclSuccess && received > 0)
-        status = ncclRecv(to, received, ncclInt8, peer, group_.get(), stream());
+        status = ncclRecv(to, received, ncclInt8, peer, group, stream());
       from += sent;
       to += received;
     }

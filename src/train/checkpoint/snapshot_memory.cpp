@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <utility>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -20,6 +22,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/vectorize.h"
+#include "kolo/comm/device.h"
 
 namespace kolo {
 
@@ -63,12 +66,20 @@ torch::Tensor map_region(std::uint64_t bytes) {
   return take_pages(memory, size) ? region : torch::Tensor();
 }
 
-torch::Tensor pinned_region(std::uint64_t bytes) {
-  const auto options = torch::TensorOptions(torch::kByte).pinned_memory(true);
+// The region as memory that a GPU copies to by itself; as it is, where that can't be pinned.
+// (LibTorch's pinned memory is a power of two, up to twice of what was asked for.)
+torch::Tensor pinned(torch::Tensor region, const torch::Device& device) {
+  if (!region.defined()) return region;
+  const auto bytes = region.numel();
+  const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(region.data_ptr()),
+                                          [region](std::byte*) {});
   try {
-    return torch::empty({narrow<std::int64_t>(bytes)}, options);
-  } catch (const c10::Error&) {
-    return {};
+    auto held = cuda_runtime()->pin(device.index(), memory, narrow<std::size_t>(bytes));
+    auto* const data = held.get();
+    return torch::from_blob(
+        data, {bytes}, [held = std::move(held)](void*) {}, torch::kByte);
+  } catch (const Error&) {
+    return region;
   }
 }
 
@@ -183,7 +194,8 @@ std::uint64_t SnapshotMemory::bytes_for(std::span<const NamedTensor> tensors) {
 std::optional<SnapshotMemory> SnapshotMemory::get(std::uint64_t bytes, const torch::Device& device,
                                                   std::uint64_t besides) {
   if (!is_available(bytes, besides)) return std::nullopt;
-  auto region = device.is_cuda() ? pinned_region(bytes) : map_region(bytes);
+  auto region = map_region(bytes);
+  if (device.is_cuda()) region = pinned(std::move(region), device);
   if (!region.defined()) return std::nullopt;
   return SnapshotMemory(std::move(region));
 }
