@@ -3,6 +3,12 @@
 # KOLO_CUDA=AUTO takes what is there: a LibTorch with CUDA, nvcc, and CUDA's headers. ON insists, OFF does without, whatever
 # LibTorch has. nvcc is looked for in PATH, CUDACXX and /usr/local/cuda.
 
+if(KOLO_FAKE_CUDA)
+  include(kolo-torch)
+  include(${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/FakeCuda.cmake)
+  return()
+endif()
+
 # nvcc's host compiler is the one of everything else; another one's folders would come into every link.
 if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX})
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})

@@ -15,13 +15,19 @@ namespace {
 
 using ScriptModule = torch::jit::Module;
 
-// Leaves out stack traces; the interpreter's own message comes after one.
+// Leaves out stack traces. The interpreter's own message comes after one of the script, and in
+// newer versions before one of LibTorch.
 std::string reason_of(const std::exception& error) {
   std::string_view text = error.what();
-  if (!text.starts_with("The following operation failed in the TorchScript interpreter"))
-    return std::string(text.substr(0, text.find('\n')));
-  text = text.substr(0, text.find_last_not_of('\n') + 1);
-  return std::string(text.substr(text.rfind('\n') + 1));
+  if (text.starts_with("The following operation failed in the TorchScript interpreter")) {
+    if (const auto own = text.rfind("\nRuntimeError: "); own != std::string_view::npos) {
+      text = text.substr(own + 1);
+    } else {
+      text = text.substr(0, text.find_last_not_of('\n') + 1);
+      text = text.substr(text.rfind('\n') + 1);
+    }
+  }
+  return std::string(text.substr(0, text.find('\n')));
 }
 
 ScriptModule load_script(const std::filesystem::path& path, const std::string& subject) {

@@ -194,7 +194,7 @@ inline Outcome train_on(int ranks, const TrainingSetup& setup,
     if (communicator.rank() == 0) training.trainer().add_observer(outcome.record);
     EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
     if (communicator.rank() != 0) return;
-    outcome.weights = training.weights();
+    outcome.weights = training.weights().cpu();
     outcome.state = training.trainer().state();
   };
   run_as_threads(ranks, body, options);

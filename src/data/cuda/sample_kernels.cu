@@ -58,13 +58,8 @@ void enqueue_images(const ImageBatch& batch, void* stream) {
                     static_cast<std::size_t>(batch.height) * static_cast<std::size_t>(batch.width);
   if (batch.samples == 0) return;
   const dim3 grid(cuda::blocks_for(size), grid_of(batch.samples));
-  if (batch.byte_divisor != 0)
-    images_kernel<std::uint8_t>
-        <<<grid, cuda::block_threads, 0, static_cast<cudaStream_t>(stream)>>>(batch);
-  else
-    images_kernel<float>
-        <<<grid, cuda::block_threads, 0, static_cast<cudaStream_t>(stream)>>>(batch);
-  cuda::check_launch("data", "images_kernel");
+  const auto kernel = batch.byte_divisor != 0 ? images_kernel<std::uint8_t> : images_kernel<float>;
+  cuda::launch("data", "images_kernel", kernel, grid, cuda::block_threads, stream, batch);
 }
 
 void enqueue_crops(const CropBatch& batch, void* stream) {
@@ -72,9 +67,8 @@ void enqueue_crops(const CropBatch& batch, void* stream) {
   const std::int64_t tiles = (batch.crop + tile - 1) / tile;
   const dim3 grid(static_cast<unsigned>(tiles * tiles * tiles),
                   static_cast<unsigned>(batch.channels), grid_of(batch.samples));
-  crops_kernel<<<grid, dim3(tile, tile, tile_planes), 0, static_cast<cudaStream_t>(stream)>>>(
-      batch, tiles);
-  cuda::check_launch("data", "crops_kernel");
+  cuda::launch("data", "crops_kernel", crops_kernel, grid, dim3(tile, tile, tile_planes), stream,
+               batch, tiles);
 }
 
 }  // namespace kolo::samples

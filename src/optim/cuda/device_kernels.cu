@@ -95,10 +95,6 @@ constexpr const char* name_of = "";
 KOLO_FOR_EACH_STEP(KOLO_NAME_STEP)
 #undef KOLO_NAME_STEP
 
-cudaStream_t stream_of(const DeviceUpdate& device) {
-  return static_cast<cudaStream_t>(device.stream);
-}
-
 // Sums for two things at once: parameters, and gradients or directions.
 struct Squares {
   double parameters, others;
@@ -186,12 +182,10 @@ const double* layer_scale(const FlatSlice<T>& slice, const DeviceUpdate& device)
   auto* const totals = reinterpret_cast<Squares*>(device.workspace.data() + sizeof(Squares));
   const StepInputs inputs(device, nullptr);
   const std::size_t chunks = reduction::chunks_of(size);
-  squares_kernel<Layer><<<cuda::blocks_for(chunks, 1), cuda::block_threads, 0, stream_of(device)>>>(
-      buffers_of(slice), size, inputs, totals);
-  cuda::check_launch("optim", Layer::name);
-  scale_kernel<Layer>
-      <<<1, cuda::block_threads, 0, stream_of(device)>>>(chunks, totals, inputs.constants, scale);
-  cuda::check_launch("optim", Layer::name);
+  cuda::launch("optim", Layer::name, squares_kernel<Layer, T>, cuda::blocks_for(chunks, 1),
+               cuda::block_threads, device.stream, buffers_of(slice), size, inputs, totals);
+  cuda::launch("optim", Layer::name, scale_kernel<Layer>, 1, cuda::block_threads, device.stream,
+               chunks, totals, inputs.constants, scale);
   return scale;
 }
 
@@ -205,9 +199,8 @@ void run_steps_on_device(const FlatSlice<typename Step::Element>& slice, const D
   if (size == 0) return;
   const Buffers<T> buffers = buffers_of(slice);
   const auto cut = cut_of<Step>(buffers, size);
-  steps_kernel<Step><<<cut.blocks(), cuda::block_threads, 0, stream_of(device)>>>(
-      buffers, cut, StepInputs(device, scale));
-  cuda::check_launch("optim", name_of<Step>);
+  cuda::launch("optim", name_of<Step>, steps_kernel<Step, T>, cut.blocks(), cuda::block_threads,
+               device.stream, buffers, cut, StepInputs(device, scale));
 }
 
 template <typename T>

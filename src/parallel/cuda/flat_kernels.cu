@@ -13,10 +13,6 @@ namespace kolo::parallel {
 
 namespace {
 
-cudaStream_t stream_of(void* stream) {
-  return static_cast<cudaStream_t>(stream);
-}
-
 void require_workspace(const char* pass, std::size_t bytes, std::size_t needed) {
   if (bytes >= needed) return;
   throw Error(std::string("parallel: ") + pass + " on a device with a workspace of " +
@@ -57,11 +53,10 @@ void add_squares(double* total, std::span<const T> values, std::span<std::byte> 
   if (values.empty()) return;
   auto* const totals = reinterpret_cast<double*>(workspace.data());
   const std::size_t chunks = reduction::chunks_of(values.size());
-  squares_kernel<<<cuda::blocks_for(chunks, 1), cuda::block_threads, 0, stream_of(stream)>>>(
-      values.size(), values.data(), totals);
-  cuda::check_launch("parallel", "norm of chunks");
-  total_kernel<<<1, cuda::block_threads, 0, stream_of(stream)>>>(chunks, totals, total);
-  cuda::check_launch("parallel", "norm");
+  cuda::launch("parallel", "norm of chunks", squares_kernel<T>, cuda::blocks_for(chunks, 1),
+               cuda::block_threads, stream, values.size(), values.data(), totals);
+  cuda::launch("parallel", "norm", total_kernel, 1, cuda::block_threads, stream, chunks, totals,
+               total);
 }
 
 // Passes in packs.
@@ -82,9 +77,8 @@ template <typename T>
 void find_all_bits(std::span<const T> values, T mask, std::int32_t* found, void* stream) {
   if (values.empty()) return;
   const auto cut = cuda::cut<T, 1>(values.size(), {values.data()});
-  all_bits_kernel<<<cut.blocks(), cuda::block_threads, 0, stream_of(stream)>>>(values.data(), cut,
-                                                                               mask, found);
-  cuda::check_launch("parallel", "all bits");
+  cuda::launch("parallel", "all bits", all_bits_kernel<T>, cut.blocks(), cuda::block_threads,
+               stream, values.data(), cut, mask, found);
 }
 
 // Checksums.
@@ -166,9 +160,8 @@ void checksum_on_device(std::span<const std::byte> bytes, std::uint64_t* result,
         std::max<std::size_t>(1, (bytes.size() + checksum_piece_bytes - 1) / checksum_piece_bytes);
     is_last = pieces == 1;
     auto* const checksums = is_last ? result : reinterpret_cast<std::uint64_t*>(workspace.data());
-    checksum_kernel<<<cuda::blocks_for(pieces, 1), checksum_lanes, 0, stream_of(stream)>>>(
-        bytes.data(), bytes.size(), pieces, checksums);
-    cuda::check_launch("parallel", "checksum");
+    cuda::launch("parallel", "checksum", checksum_kernel, cuda::blocks_for(pieces, 1),
+                 checksum_lanes, stream, bytes.data(), bytes.size(), pieces, checksums);
     if (is_last) return;
     bytes = workspace.first(pieces * sizeof(std::uint64_t));
     workspace = workspace.subspan(bytes.size());

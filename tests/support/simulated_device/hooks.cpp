@@ -1,12 +1,12 @@
 // Hooks that LibTorch calls for a device beside its operators, from 2.1 on.
 #if __has_include(<ATen/detail/PrivateUse1HooksInterface.h>)
 
-#include <filesystem>
 #include <memory>
 
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/DeviceType.h>
 
+#include "support/gpu.h"
 #include "support/simulated_device/device.h"
 #include "support/simulated_device/internals.h"
 
@@ -41,11 +41,11 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
 // Registered for as long as the program lives. A device type of its own name is what autograd then
 // takes for the accelerator, whose streams it uses; without, a LibTorch with CUDA would use those
-// of CUDA, which fails where there is no GPU. Where there is one, it is left to be the accelerator.
-// Asking CUDA itself would spoil the program's forks for it.
+// of CUDA, which fails where there is no GPU. Where tests are to run on a GPU, that is the
+// accelerator.
 [[maybe_unused]] const bool registered = [] {
   at::RegisterPrivateUse1HooksInterface(std::make_unique<Hooks>().release());
-  if (!std::filesystem::exists("/dev/nvidiactl")) c10::register_privateuse1_backend("simulated");
+  if (!is_gpu_wanted()) c10::register_privateuse1_backend("simulated");
   return true;
 }();
 
