@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
@@ -30,7 +31,7 @@ torch::Tensor TensorPool::lend(std::int64_t rows) {
 }
 
 TensorPool::Memory TensorPool::take() {
-  bool is_pinned = false;
+  std::optional<torch::Device> device;
   {
     const std::scoped_lock lock(mutex_);
     if (!unused_.empty()) {
@@ -38,21 +39,23 @@ TensorPool::Memory TensorPool::take() {
       unused_.pop_back();
       return memory;
     }
-    is_pinned = is_pinned_;
+    device = device_;
   }
-  return {torch::empty(shape_, torch::TensorOptions(type_).pinned_memory(is_pinned)), is_pinned};
+  // Pinning takes a context, which a thread without a device would make on the node's first one.
+  if (device) c10::impl::VirtualGuardImpl(device->type()).setDevice(*device);
+  const auto options = torch::TensorOptions(type_).pinned_memory(device.has_value());
+  return {torch::empty(shape_, options), device.has_value()};
 }
 
 void TensorPool::give_back(Memory memory) {
   const std::scoped_lock lock(mutex_);
-  if (unused_.size() < keep_ && memory.is_pinned == is_pinned_)
+  if (unused_.size() < keep_ && memory.is_pinned == device_.has_value())
     unused_.push_back(std::move(memory));
 }
 
-void TensorPool::pin() {
+void TensorPool::pin_for(const torch::Device& device) {
   const std::scoped_lock lock(mutex_);
-  if (std::exchange(is_pinned_, true)) return;
-  unused_.clear();
+  if (!std::exchange(device_, device)) unused_.clear();
 }
 
 namespace {
@@ -93,7 +96,7 @@ void BatchWriter::write_for(const torch::Device& device,
   // LibTorch has pinned memory for CUDA's devices.
   if (device.is_cuda()) {
     for (const auto& pool : {inputs_, targets_, packing.pool}) {
-      if (pool) pool->pin();
+      if (pool) pool->pin_for(device);
     }
   }
   const std::scoped_lock lock(mutex_);

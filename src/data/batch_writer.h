@@ -23,8 +23,8 @@ class TensorPool : public std::enable_shared_from_this<TensorPool> {
   // Keeps the memory of up to `keep` tensors that nobody uses.
   TensorPool(std::vector<std::int64_t> shape, torch::ScalarType type, std::size_t keep);
 
-  // Pins new memory from now on, which devices read by themselves.
-  void pin();
+  // Pins new memory from now on, which `device` (CUDA's) reads by itself.
+  void pin_for(const torch::Device& device);
   // A contiguous tensor, not initialized, with `rows` (up to the shape's) in its first dimension.
   [[nodiscard]] torch::Tensor lend(std::int64_t rows);
 
@@ -41,7 +41,7 @@ class TensorPool : public std::enable_shared_from_this<TensorPool> {
   torch::ScalarType type_;
   std::size_t keep_;
   std::mutex mutex_;
-  bool is_pinned_ = false;
+  std::optional<torch::Device> device_;  // that memory is pinned for
   std::vector<Memory> unused_;
 };
 

@@ -1,5 +1,7 @@
 #include "machine.h"
 
+#include <sanitizer/common_interface_defs.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -49,17 +51,9 @@ bool overlap(const char* a, std::size_t a_bytes, const char* b, std::size_t b_by
 
 }  // namespace
 
-}  // namespace fake_cuda
-
-// Of the address sanitizer: what LibTorch keeps to the end is no leak.
-extern "C" const char* __asan_default_options() {
-  return "detect_leaks=0";
-}
-
-namespace fake_cuda {
-
 void violation(const std::string& what) {
   std::fprintf(stderr, "fake CUDA: violation: %s\n", what.c_str());
+  __sanitizer_print_stack_trace();
   std::abort();
 }
 
@@ -396,3 +390,9 @@ bool invalidates_capture(const char* function) {
 }
 
 }  // namespace fake_cuda
+
+// The C library's own, in the place of which the address sanitizer's allocator works, can't be called by
+// several threads.
+extern "C" int malloc_trim(std::size_t /*kept*/) {
+  return 0;
+}

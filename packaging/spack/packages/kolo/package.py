@@ -3,12 +3,12 @@
 #   spack repo add packaging/spack
 #   spack dev-build kolo@0.1.0 chart_js=/path/to/chart.min.js      in a clone of kolo
 #
-# LibTorch is that of py-torch. Chart.js, which reports are drawn with, is not in Spack: take chart.min.js of its version 3.
+# With +cuda cuda_arch=80,90 for GPUs, of these compute capabilities (never built so yet). LibTorch is that of py-torch. Chart.js, which reports are drawn with, is not in Spack: take chart.min.js of its version 3.
 
 from spack.package import *
 
 
-class Kolo(CMakePackage):
+class Kolo(CMakePackage, CudaPackage):
     """Data-parallel deep-learning training for C++20 on LibTorch and MPI: a library that averages gradients while they
     are computed, and a program that trains, measures and reports from one core to a cluster."""
 
@@ -27,6 +27,14 @@ class Kolo(CMakePackage):
     depends_on("fmt@9:")
     depends_on("py-torch@1.13:+distributed")
     depends_on("python", type=("build", "run"))
+
+    with when("+cuda"):
+        depends_on("cuda@12:")
+        depends_on("nccl")
+        depends_on("py-torch+cuda+nccl")
+        conflicts("cuda_arch=none", msg="name the GPUs to compile for: cuda_arch=80 for the A100, 90 for the H100")
+        for arch in CudaPackage.cuda_arch_values:
+            depends_on(f"py-torch cuda_arch={arch}", when=f"cuda_arch={arch}")
 
     with when("+trainer"):
         depends_on("pkgconfig", type="build")
@@ -54,8 +62,12 @@ class Kolo(CMakePackage):
             self.define_from_variant("KOLO_BUILD_TRAINER", "trainer"),
             self.define("KOLO_BUILD_TESTS", self.run_tests),
             self.define("KOLO_BUILD_BENCHMARKS", False),
+            self.define_from_variant("KOLO_CUDA", "cuda"),
             self.define("CMAKE_PREFIX_PATH", self.spec["py-torch"].package.cmake_prefix_paths),
         ]
+        if self.spec.satisfies("+cuda"):
+            capabilities = [f"{arch[:-1]}.{arch[-1]}" for arch in self.spec.variants["cuda_arch"].value]
+            arguments.append(self.define("TORCH_CUDA_ARCH_LIST", " ".join(capabilities)))
         if self.spec.satisfies("+trainer") and not self.spec.satisfies("chart_js=none"):
             arguments.append(self.define_from_variant("CHART_JS", "chart_js"))
         return arguments
