@@ -1,10 +1,13 @@
 #include "kolo/train/checkpoint_observer.h"
 
 #include <chrono>
+#include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "kolo/base/clock.h"
+#include "kolo/comm/device.h"
 #include "kolo/train/observe/format.h"
 
 // The writing thread brings tensors into the order of their file, and must not take the training's
@@ -23,8 +26,14 @@ void CheckpointObserver::get_memory() {
   const auto needed = copy_bytes();
   if (needed == 0) return;
   const auto besides = needed * static_cast<std::uint64_t>(saving_.writers_here - 1);
-  coming_memory_ = std::async(std::launch::async, [needed, besides, device = trainer_.device()] {
-    return SnapshotMemory::get(needed, device, besides);
+  SnapshotMemory::Pin pin;
+  if (const auto device = trainer_.device(); device.is_cuda()) {
+    pin = [index = device.index()](std::shared_ptr<std::byte> memory, std::size_t bytes) {
+      return cuda_runtime()->pin(index, std::move(memory), bytes);
+    };
+  }
+  coming_memory_ = std::async(std::launch::async, [needed, besides, pin = std::move(pin)] {
+    return SnapshotMemory::get(needed, besides, pin);
   });
 }
 

@@ -72,7 +72,7 @@ TEST(BackgroundCheckpoints, HoldWhatTheirStepHadWhoeverWritesThem) {
 TEST(BackgroundCheckpoints, ACopyStaysAsItWasAndItsMemoryIsUsedAgain) {
   SmallTraining training(Communicator::solo(), {.epochs = 1});
   const auto& trainer = training.trainer();
-  auto memory = SnapshotMemory::get(trainer.checkpoint_bytes(), torch::kCPU);
+  auto memory = SnapshotMemory::get(trainer.checkpoint_bytes());
   const auto before = trainer.checkpoint({&*memory});
   const auto& weight = before.model.front().tensor;
   const auto values = weight.clone();

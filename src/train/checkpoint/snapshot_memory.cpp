@@ -22,7 +22,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/vectorize.h"
-#include "kolo/comm/device.h"
 
 namespace kolo {
 
@@ -66,20 +65,17 @@ torch::Tensor map_region(std::uint64_t bytes) {
   return take_pages(memory, size) ? region : torch::Tensor();
 }
 
-// The region as memory that a GPU copies to by itself; as it is, where that can't be pinned.
-// (LibTorch's pinned memory is a power of two, up to twice of what was asked for.)
-torch::Tensor pinned(torch::Tensor region, const torch::Device& device) {
-  if (!region.defined()) return region;
+torch::Tensor pinned(const torch::Tensor& region, const SnapshotMemory::Pin& pin) {
   const auto bytes = region.numel();
   const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(region.data_ptr()),
                                           [region](std::byte*) {});
   try {
-    auto held = cuda_runtime()->pin(device.index(), memory, narrow<std::size_t>(bytes));
+    auto held = pin(memory, narrow<std::size_t>(bytes));
     auto* const data = held.get();
     return torch::from_blob(
         data, {bytes}, [held = std::move(held)](void*) {}, torch::kByte);
   } catch (const Error&) {
-    return region;
+    return region;  // copies to it take longer
   }
 }
 
@@ -191,13 +187,12 @@ std::uint64_t SnapshotMemory::bytes_for(std::span<const NamedTensor> tensors) {
   return bytes;
 }
 
-std::optional<SnapshotMemory> SnapshotMemory::get(std::uint64_t bytes, const torch::Device& device,
-                                                  std::uint64_t besides) {
+std::optional<SnapshotMemory> SnapshotMemory::get(std::uint64_t bytes, std::uint64_t besides,
+                                                  const Pin& pin) {
   if (!is_available(bytes, besides)) return std::nullopt;
   auto region = map_region(bytes);
-  if (device.is_cuda()) region = pinned(std::move(region), device);
   if (!region.defined()) return std::nullopt;
-  return SnapshotMemory(std::move(region));
+  return SnapshotMemory(pin ? pinned(region, pin) : std::move(region));
 }
 
 std::uint64_t SnapshotMemory::bytes() const {

@@ -88,6 +88,11 @@ class HostViews {
     const auto found = originals_.find(host.unsafeGetTensorImpl());
     return found == originals_.end() ? at::Tensor() : found->second;
   }
+  [[nodiscard]] std::set<const c10::TensorImpl*> all() const {
+    std::set<const c10::TensorImpl*> all;
+    for (const auto& host : hosts_) all.insert(host.unsafeGetTensorImpl());
+    return all;
+  }
   // Of tensors that the operator has made larger.
   void take_over_resized() {
     for (const auto& host : hosts_) {
@@ -155,12 +160,39 @@ c10::IValue on_host(const c10::IValue& value, bool is_written, HostViews& views)
   return value;
 }
 
-// Where an operator has no generator among its arguments, it takes the device's own.
-void give_generator(const c10::OperatorHandle& op, Stack& hosts) {
+// The arguments with views of the host's in the place of tensors; where an operator was given no
+// generator, with one in the state of the device's own.
+Stack arguments_on_host(const c10::OperatorHandle& op, const Stack& inputs, HostViews& views) {
   const auto& arguments = op.schema().arguments();
-  for (std::size_t i = 0; i < arguments.size(); ++i)
-    if (arguments[i].name() == "generator" && hosts[i].isNone())
-      hosts[i] = host_generator(at::globalContext().defaultGenerator(at::kCUDA));
+  Stack hosts;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const auto* const alias = arguments[i].alias_info();
+    hosts.push_back(on_host(inputs[i], alias != nullptr && alias->isWrite(), views));
+    if (arguments[i].name() == "generator" && hosts.back().isNone())
+      hosts.back() = host_generator(at::globalContext().defaultGenerator(at::kCUDA));
+  }
+  return hosts;
+}
+
+// Runs the host's kernel: of a stack with the arguments, which then has the results.
+void call_host(const c10::OperatorHandle& op, Stack& stack) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  op.callBoxed(&stack);
+}
+
+// visit(tensor) for each of a stack, also of those in lists; what it returns takes the tensor's
+// place.
+template <typename Visit>
+void change_tensors(Stack& stack, const Visit& visit) {
+  for (c10::IValue& value : stack) {
+    if (value.isTensor()) {
+      value = visit(value.toTensor());
+    } else if (value.isTensorList()) {
+      std::vector<at::Tensor> changed;
+      for (const at::Tensor& tensor : value.toTensorVector()) changed.push_back(visit(tensor));
+      value = changed;
+    }
+  }
 }
 
 // Takes a result to the device: the tensor of an argument that was written, or a new one, whose
@@ -180,71 +212,48 @@ at::Tensor on_device(const at::Tensor& host, const HostViews& views, fake_cuda::
   return device;
 }
 
+// A node of the graph that runs the operator over the tensors themselves; `made`: those that it
+// made.
+std::function<void()> node_of(const c10::OperatorHandle& op, const Stack& inputs,
+                              const std::vector<at::Tensor>& made) {
+  HostViews views(false);
+  const Stack arguments = arguments_on_host(op, inputs, views);
+  std::vector<at::Tensor> results;
+  for (const at::Tensor& tensor : made) results.push_back(HostViews::view_of(tensor));
+  return [op, arguments, results, known = views.all()] {
+    Stack stack = arguments;
+    call_host(op, stack);
+    auto next = results.begin();
+    change_tensors(stack, [&](const at::Tensor& tensor) {
+      const bool is_new = tensor.defined() && !known.contains(tensor.unsafeGetTensorImpl());
+      if (is_new && next != results.end()) (next++)->copy_(tensor);
+      return tensor;
+    });
+  };
+}
+
 void run_on_host(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
-  const auto& arguments = op.schema().arguments();
   auto& machine = Machine::instance();
   auto& stream = machine.stream_of(c10::cuda::getCurrentCUDAStream().stream());
   const bool is_captured = stream.capture != nullptr;
+  const Stack inputs = torch::jit::pop(*stack, op.schema().arguments().size());
   HostViews views(is_captured);
-  const Stack inputs = torch::jit::pop(*stack, arguments.size());
-  const auto on_host_all = [&](HostViews& of) {
-    Stack hosts;
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const auto* const alias = arguments[i].alias_info();
-      hosts.push_back(on_host(inputs[i], alias != nullptr && alias->isWrite(), of));
-    }
-    return hosts;
-  };
-  Stack hosts = on_host_all(views);
-  give_generator(op, hosts);
+  Stack hosts = arguments_on_host(op, inputs, views);
   if (!is_captured)
     stream.wait(stream.last());  // as if it came after: the host knows nothing of it
-  {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    op.callBoxed(&hosts);
-  }
+  call_host(op, hosts);
   views.take_over_resized();
   if (is_captured) views.write_back(*stream.capture);
   std::vector<at::Tensor> made;
-  for (c10::IValue& result : hosts) {
-    if (result.isTensor()) {
-      result = on_device(result.toTensor(), views, stream, made);
-    } else if (result.isTensorList()) {
-      std::vector<at::Tensor> devices;
-      for (const at::Tensor& tensor : result.toTensorVector())
-        devices.push_back(on_device(tensor, views, stream, made));
-      result = devices;
-    }
-  }
+  change_tensors(hosts,
+                 [&](const at::Tensor& host) { return on_device(host, views, stream, made); });
+  const std::string& name = op.operator_name().name;
   if (is_captured) {
-    HostViews replayed_views(false);
-    Stack replayed = on_host_all(replayed_views);
-    give_generator(op, replayed);
-    std::vector<at::Tensor> results;
-    for (const at::Tensor& tensor : made) results.push_back(HostViews::view_of(tensor));
-    (void)machine.submit(stream, op.operator_name().name, [op, replayed, results] {
-      const at::AutoDispatchBelowADInplaceOrView guard;
-      const c10::InferenceMode inference(false);
-      Stack call = replayed;
-      op.callBoxed(&call);
-      std::size_t next = 0;
-      const auto take = [&](const at::Tensor& tensor) {
-        if (!tensor.defined()) return;
-        for (const auto& argument : replayed)
-          if (argument.isTensor() && argument.toTensor().is_same(tensor)) return;
-        if (next < results.size()) results[next++].copy_(tensor);
-      };
-      for (const c10::IValue& result : call) {
-        if (result.isTensor())
-          take(result.toTensor());
-        else if (result.isTensorList())
-          for (const at::Tensor& tensor : result.toTensorVector()) take(tensor);
-      }
-    });
+    (void)machine.submit(stream, name, node_of(op, inputs, made));
   } else {
     for (const at::Tensor& tensor : made) views.note(tensor, true);
     (void)machine.submit(
-        stream, op.operator_name().name, [] {}, views.accesses());
+        stream, name, [] {}, views.accesses());
   }
   for (c10::IValue& result : hosts) stack->push_back(std::move(result));
 }

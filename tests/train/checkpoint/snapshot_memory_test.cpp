@@ -15,7 +15,7 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 SnapshotMemory memory_for(const std::vector<NamedTensor>& tensors) {
-  return SnapshotMemory::get(SnapshotMemory::bytes_for(tensors), torch::kCPU).value();
+  return SnapshotMemory::get(SnapshotMemory::bytes_for(tensors)).value();
 }
 
 TEST(SnapshotMemory, CopiesTensorsOfAnyTypeStridesAndLength) {
@@ -70,9 +70,9 @@ TEST(SnapshotMemory, SeesOneValueThatIsNotFiniteWhereverItIs) {
 
 TEST(SnapshotMemory, IsNotToBeHadWhereTheMachineHasNoMore) {
   const std::uint64_t far_too_much = std::uint64_t{1} << 50;
-  EXPECT_FALSE(SnapshotMemory::get(far_too_much, torch::kCPU));
-  EXPECT_FALSE(SnapshotMemory::get(1, torch::kCPU, far_too_much));
-  EXPECT_TRUE(SnapshotMemory::get(1, torch::kCPU));
+  EXPECT_FALSE(SnapshotMemory::get(far_too_much));
+  EXPECT_FALSE(SnapshotMemory::get(1, far_too_much));
+  EXPECT_TRUE(SnapshotMemory::get(1));
 }
 
 }  // namespace

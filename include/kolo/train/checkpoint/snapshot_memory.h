@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -23,11 +26,15 @@ class SnapshotMemory {
   // Bytes that copies of these tensors take, gaps between them included.
   [[nodiscard]] static std::uint64_t bytes_for(std::span<const NamedTensor> tensors);
 
+  // Makes of memory one that a device copies to by itself. Error where that is impossible.
+  using Pin = std::function<std::shared_ptr<std::byte>(std::shared_ptr<std::byte>, std::size_t)>;
+
   // Takes memory, in the time that the system needs to clear it. None where the machine has not
-  // enough left, also for `besides` bytes that others are about to take.
+  // enough left, also for `besides` bytes that others are about to take. With `pin`, the memory is
+  // pinned if possible.
   [[nodiscard]] static std::optional<SnapshotMemory> get(std::uint64_t bytes,
-                                                         const torch::Device& device,
-                                                         std::uint64_t besides = 0);
+                                                         std::uint64_t besides = 0,
+                                                         const Pin& pin = nullptr);
 
   // Makes room: the next copy() overwrites the copies before.
   void clear() { used_ = 0; }
