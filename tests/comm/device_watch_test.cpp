@@ -133,6 +133,7 @@ TEST(DeviceWatch, OfCheckedCallsLastsUntilTheDeviceHasDoneThem) {
     const auto work = reduce_on_device(communicator, "bucket 1");
     work.wait();
     EXPECT_FALSE(work.is_done());
+    plain.barrier();  // all have looked before one of them lets the device go on
     messages.wait_for({"\"bucket 1\"", "arrived: rank 0-1, which is all; it does not end"});
     links.is_open = true;
     messages.wait_for({"\"bucket 1\"", "went on after"});
