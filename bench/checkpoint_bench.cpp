@@ -115,7 +115,7 @@ void measure(const Options& options) {
   print("synchronous", synchronous, bytes);
   auto memory = std::optional<SnapshotMemory>();
   const double got =
-      seconds_of([&] { memory = SnapshotMemory::get(bytes, torch::Device(torch::kCPU)); });
+      seconds_of([&] { memory = SnapshotMemory::get(bytes); });
   if (!memory) throw Error("checkpoint_bench: there is not enough memory for a copy");
   for (int round = 0; round < options.rounds; ++round) {
     std::future<double> writing;

@@ -13,6 +13,7 @@
 #include "config/settle.h"
 #include "kolo/base/machine.h"
 #include "kolo/config/derived_settings.h"
+#include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/initialize.h"
 #include "run/begin_process.h"
 
@@ -91,17 +92,19 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
 void move_network(torch::nn::Module& network, const RunConfig& config,
                   const torch::Device& device) {
   if (device.is_cpu()) return;
-  network.to(device);
   const bool is_last = config.device.channels_last && config.training.precision != Precision::fp32;
   const torch::NoGradGuard no_gradient;
-  for (auto& parameter : network.parameters()) {
-    if (parameter.dim() != 4 && parameter.dim() != 5) continue;
-    // The order in memory by which convolutions compute.
-    const auto order = !is_last               ? torch::MemoryFormat::Contiguous
-                       : parameter.dim() == 4 ? torch::MemoryFormat::ChannelsLast
-                                              : torch::MemoryFormat::ChannelsLast3d;
-    parameter.set_data(parameter.detach().contiguous(order));
-  }
+  in_phase("the network", device, [&] {
+    network.to(device);
+    for (auto& parameter : network.parameters()) {
+      if (parameter.dim() != 4 && parameter.dim() != 5) continue;
+      // The order in memory by which convolutions compute.
+      const auto order = !is_last               ? torch::MemoryFormat::Contiguous
+                         : parameter.dim() == 4 ? torch::MemoryFormat::ChannelsLast
+                                                : torch::MemoryFormat::ChannelsLast3d;
+      parameter.set_data(parameter.detach().contiguous(order));
+    }
+  });
 }
 
 }  // namespace kolo

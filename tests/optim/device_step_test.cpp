@@ -21,7 +21,7 @@
 namespace kolo::testing {
 namespace {
 
-constexpr double rate = .02;
+constexpr double rate_of_steps = .02;
 
 bool are_same_bits(const torch::Tensor& a, const torch::Tensor& b) {
   return a.nbytes() == b.nbytes() &&
@@ -68,8 +68,8 @@ void update_lamb(const FlatSlice<T>& slice, const StepConstants& constants) {
 template <typename T>
 void update_on_host(const FlatOptimizer& optimizer, const FlatSlice<T>& slice, std::int64_t step) {
   const bool has_scale = optimizer.is_layerwise() && !slice.is_vector;
-  if (!has_scale) return optimizer.update(slice, rate, step);
-  const auto constants = optimizer.constants(rate, step, slice.is_vector);
+  if (!has_scale) return optimizer.update(slice, rate_of_steps, step);
+  const auto constants = optimizer.constants(rate_of_steps, step, slice.is_vector);
   if (optimizer.name() == "lars") {
     update_lars(slice, constants, !optimizer.state_names().empty());
   } else {
@@ -137,7 +137,7 @@ void compare(const FlatOptimizer& optimizer, const Layout& layout) {
       .constants = reinterpret_cast<const StepConstants*>(constants.data_ptr<double>()),
       .workspace = {static_cast<std::byte*>(workspace.data_ptr()), workspace.nbytes()}};
   for (std::int64_t step = 1; step <= 4; ++step) {
-    auto numbers = optimizer.constants(rate, step, layout.is_vector);
+    auto numbers = optimizer.constants(rate_of_steps, step, layout.is_vector);
     constants.copy_(torch::from_blob(numbers.data(), {static_cast<std::int64_t>(numbers.size())},
                                      torch::kDouble));
     as_tensor(host.gradients).normal_();

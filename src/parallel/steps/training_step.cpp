@@ -64,6 +64,16 @@ const StepSettings& checked(const StepSettings& settings) {
   return settings;
 }
 
+std::shared_ptr<ParameterArena> make_arena(const Communicator& communicator,
+                                           const torch::nn::Module& network,
+                                           const StepSettings& settings) {
+  const auto parameters = network.parameters();
+  const auto device = parameters.empty() ? torch::kCPU : parameters.front().device();
+  return in_phase("its gradients", device, [&] {
+    return std::make_shared<ParameterArena>(communicator, network, settings.buckets);
+  });
+}
+
 std::shared_ptr<OrderedAverage> make_ordered_average(const Communicator& communicator,
                                                      const ParameterArena& arena,
                                                      const StepSettings& settings) {
@@ -75,11 +85,13 @@ std::shared_ptr<OrderedAverage> make_ordered_average(const Communicator& communi
 std::unique_ptr<BucketOptimizer> make_bucket_optimizer(
     const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
     std::shared_ptr<const FlatOptimizer> algorithm, const StepSettings& settings) {
-  if (settings.sharded)
-    return std::make_unique<ShardedArenaOptimizer>(communicator, arena, std::move(algorithm));
-  return std::make_unique<ArenaOptimizer>(
-      communicator, arena, std::move(algorithm),
-      settings.reducer.communicate ? settings.shared_step : StepSharing{false});
+  return in_phase("the optimizer", arena->device(), [&]() -> std::unique_ptr<BucketOptimizer> {
+    if (settings.sharded)
+      return std::make_unique<ShardedArenaOptimizer>(communicator, arena, std::move(algorithm));
+    return std::make_unique<ArenaOptimizer>(
+        communicator, arena, std::move(algorithm),
+        settings.reducer.communicate ? settings.shared_step : StepSharing{false});
+  });
 }
 
 // Hooks of the step's own take the place of the user's, which are refused beside them.
@@ -111,7 +123,7 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
                             : std::nullopt),
       network_(std::move(network)),
       settings_(checked(settings)),
-      arena_(std::make_shared<ParameterArena>(communicator_, *network_, settings_.buckets)),
+      arena_(make_arena(communicator_, *network_, settings_)),
       ordered_(make_ordered_average(communicator_, *arena_, settings_)),
       optimizer_(make_bucket_optimizer(communicator_, arena_, std::move(optimizer), settings_)),
       reducer_(communicator_, arena_,

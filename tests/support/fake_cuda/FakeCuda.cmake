@@ -59,5 +59,5 @@ set(KOLO_HAS_NCCL ON)
 # kolo_fake_kernels(SOURCE...): kernels among sources are compiled for the host.
 function(kolo_fake_kernels)
   list(FILTER ARGN INCLUDE REGEX "\\.cu$")
-  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-fsanitize=address;-ftls-model=initial-exec;-ffp-contract=off;-fno-strict-aliasing;-Wno-unknown-pragmas")
+  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "-fsanitize=address;-ftls-model=initial-exec;-ffp-contract=off;-fno-strict-aliasing;-Wno-unknown-pragmas")
 endfunction()
