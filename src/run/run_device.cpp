@@ -92,14 +92,15 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
 void move_network(torch::nn::Module& network, const RunConfig& config,
                   const torch::Device& device) {
   if (device.is_cpu()) return;
-  const bool is_last = config.device.channels_last && config.training.precision != Precision::fp32;
+  const bool is_channels_last =
+      config.device.channels_last && config.training.precision != Precision::fp32;
   const torch::NoGradGuard no_gradient;
   in_phase("the network", device, [&] {
     network.to(device);
     for (auto& parameter : network.parameters()) {
       if (parameter.dim() != 4 && parameter.dim() != 5) continue;
       // The order in memory by which convolutions compute.
-      const auto order = !is_last               ? torch::MemoryFormat::Contiguous
+      const auto order = !is_channels_last      ? torch::MemoryFormat::Contiguous
                          : parameter.dim() == 4 ? torch::MemoryFormat::ChannelsLast
                                                 : torch::MemoryFormat::ChannelsLast3d;
       parameter.set_data(parameter.detach().contiguous(order));

@@ -69,7 +69,7 @@ std::shared_ptr<ParameterArena> make_arena(const Communicator& communicator,
                                            const StepSettings& settings) {
   const auto parameters = network.parameters();
   const auto device = parameters.empty() ? torch::kCPU : parameters.front().device();
-  return in_phase("its gradients", device, [&] {
+  return in_phase("the gradients", device, [&] {
     return std::make_shared<ParameterArena>(communicator, network, settings.buckets);
   });
 }
