@@ -12,6 +12,7 @@
 #include "base/openmp.h"
 #include "config/settle.h"
 #include "kolo/base/machine.h"
+#include "kolo/comm/device.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/initialize.h"
@@ -74,6 +75,7 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
   if (device.kind == DeviceKind::cpu) return torch::kCPU;
   const auto taken = take_device(communicator, device.shared);
   if (!taken.is_cuda()) return taken;
+  log_nccl_start();
   auto& context = at::globalContext();
   context.setAllowTF32CuDNN(device.tf32);
   context.setAllowTF32CuBLAS(device.tf32);

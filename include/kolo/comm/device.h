@@ -104,6 +104,11 @@ class DeviceRuntime {
 // "NCCL 2.28.9"; empty where kolo was built without.
 [[nodiscard]] std::string nccl_version();
 
+// Lets NCCL write what it does at its start into memory, from which device_transport takes the
+// network's name; does nothing where NCCL_DEBUG is set. Changes the environment, so call it before
+// other threads read that, and before the first collective on devices.
+void log_nccl_start();
+
 // Transport of collectives on devices' memory.
 enum class DeviceChannelKind : std::uint8_t {
   automatic,  // nccl where every rank has a device of its own, otherwise staged

@@ -1,9 +1,12 @@
 #include <nccl.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <future>
 #include <memory>
@@ -166,6 +169,18 @@ NcclGroup::~NcclGroup() {
   if (!result_within(patience_at_end, destroy)) (void)ncclCommAbort(group_);
 }
 
+// Network that NCCL took for other nodes, which only its log tells; empty where that isn't at hand.
+std::string network_of_nccl() {
+  constexpr std::string_view before = "Using network ";
+  const char* const path = std::getenv("NCCL_DEBUG_FILE");
+  std::ifstream log(path == nullptr ? "" : path);
+  for (std::string line; std::getline(log, line);) {
+    if (const auto at = line.find(before); at != std::string::npos)
+      return line.substr(at + before.size());
+  }
+  return {};
+}
+
 class NcclChannel final : public DeviceChannel {
  public:
   NcclChannel(const Topology& topology, int device, const NcclId& id, const DeviceOptions& options,
@@ -178,7 +193,9 @@ class NcclChannel final : public DeviceChannel {
         group_(topology, device, id) {}
 
   [[nodiscard]] std::string description() const override {
-    return nccl_version() + " (the host waits: never)";
+    const auto network = network_of_nccl();
+    return fmt::format("{} ({}the host waits: never)", nccl_version(),
+                       network.empty() ? "" : fmt::format("network {}; ", network));
   }
   [[nodiscard]] bool hands_over(const CallHeader& call) const override { return can_do(call); }
   void execute(const CollectiveCall& call) override {
@@ -294,6 +311,15 @@ std::string nccl_version() {
   int version = 0;
   if (ncclGetVersion(&version) != ncclSuccess) return "NCCL";
   return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+void log_nccl_start() {
+  if (std::getenv("NCCL_DEBUG") != nullptr) return;
+  const int log = ::memfd_create("kolo-nccl", MFD_CLOEXEC);  // open as long as the process lives
+  if (log < 0) return;
+  ::setenv("NCCL_DEBUG", "INFO", 1);
+  ::setenv("NCCL_DEBUG_SUBSYS", "INIT", 1);
+  ::setenv("NCCL_DEBUG_FILE", fmt::format("/proc/self/fd/{}", log).c_str(), 1);
 }
 
 NcclId make_nccl_id() {

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <random>
@@ -303,15 +305,19 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
   Machine::instance().need_context(__func__);
   const int device = fake_cuda::current_device();
   const char* host = std::getenv("NCCL_HOSTID");
-  const auto whereabouts = std::string(host == nullptr ? "host" : host) + "/" +
+  const auto host_and_device = std::string(host == nullptr ? "host" : host) + "/" +
                            std::to_string(Machine::instance().place(device));
-  auto meeting = std::make_shared<Meeting>(id.internal, rank, size, whereabouts);
+  auto meeting = std::make_shared<Meeting>(id.internal, rank, size, host_and_device);
   if (const int other = meeting->rank_on_same_device(); other >= 0) {
     last_error =
         "Duplicate GPU detected: ranks " + std::to_string(rank) + " and " + std::to_string(other);
     return ncclInvalidUsage;
   }
   *comm = new ncclComm{device, std::move(meeting)};
+  const char* const level = std::getenv("NCCL_DEBUG");
+  const char* const file = std::getenv("NCCL_DEBUG_FILE");
+  if (level != nullptr && file != nullptr && std::string(level) == "INFO")
+    std::ofstream(file, std::ios::app) << host_and_device << ": NCCL INFO Using network Fake\n";
   const std::lock_guard lock(Machine::instance().mutex);
   live_communicators().insert(*comm);
   return ncclSuccess;
