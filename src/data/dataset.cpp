@@ -62,14 +62,6 @@ void Dataset::check_read(std::int64_t index, const SamplePlace& place, std::size
   }
 }
 
-std::shared_ptr<const DeviceSamples> Dataset::device_samples(const c10::Device& /*device*/) const {
-  return nullptr;
-}
-
-std::shared_ptr<const Dataset> Dataset::part(std::span<const RowRange> /*rows*/) const {
-  return nullptr;
-}
-
 void Dataset::read_bytes(std::int64_t index, std::span<std::uint8_t> /*input*/,
                          std::span<std::int64_t> /*label*/) const {
   throw Error(fmt::format("data: the bytes of sample {} of a dataset that has numbers", index));

@@ -23,8 +23,8 @@ enum class ImageFormat { jpeg, png };
 [[nodiscard]] std::string_view image_format_name(ImageFormat format);
 // Format by the first bytes; none for other contents.
 [[nodiscard]] std::optional<ImageFormat> image_format_of_content(std::span<const std::byte> file);
-// Format by the name's ending: jpg, jpeg, jfif, jpe, png, in any case of letters; none for others.
-[[nodiscard]] std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& path);
+// Tells whether a name ends as images' do: jpg, jpeg, jfif, jpe, png, in any case of letters.
+[[nodiscard]] bool has_image_name(const std::filesystem::path& path);
 
 enum class JpegColours { all, grey };
 

@@ -49,12 +49,12 @@ void check_labels(std::span<const std::uint8_t> labels, const std::filesystem::p
                                wrong - labels.begin(), path.string(), *wrong, mnist_classes - 1));
 }
 
-}  // namespace
-
 bool is_idx_name(std::string_view name) {
   if (name.ends_with(".gz")) name.remove_suffix(3);
   return name.ends_with("-ubyte");
 }
+
+}  // namespace
 
 std::vector<std::filesystem::path> idx_files_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;

@@ -62,8 +62,7 @@ void check_memory(std::int64_t size, const char* advice) {
 }
 
 // Reads a part of the planes, of all channels, to where they are in the whole field.
-void read_planes(const BoxFile& box, BoxField field, int part, int parts,
-                 std::span<float> values) {
+void read_planes(const BoxFile& box, BoxField field, int part, int parts, std::span<float> values) {
   const auto channels = channels_of(field), size = box.size(), plane = size * size;
   const auto step = box.plane_multiple(), steps = (size + step - 1) / step;
   std::vector<float> planes;
@@ -176,8 +175,9 @@ void NbodyDataset::open() {
     const RandomDataset box({.input_shape = {nbody_channels, box_size, box_size, box_size},
                              .target_shape = {hydro_channels, box_size, box_size, box_size}},
                             1, options_.seed);
-    return load_alone(keep_in_memory(
-        [&](auto nbody, auto hydro, int, int) { box.read(0, 0, {nbody, {}, hydro}); }));
+    return load_alone(keep_in_memory([&](auto nbody, auto hydro, int, int) {
+      box.read(0, 0, {nbody, {}, hydro});
+    }));
   }
   if (options_.file.empty()) throw InputError("data: a simulation box needs a file");
   const BoxFile box(options_.file);

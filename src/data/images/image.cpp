@@ -28,12 +28,10 @@ std::optional<ImageFormat> image_format_of_content(std::span<const std::byte> fi
   return std::nullopt;
 }
 
-std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& path) {
+bool has_image_name(const std::filesystem::path& path) {
   const auto extension = lower_case(path.extension().native());
-  if (extension == ".jpg" || extension == ".jpeg" || extension == ".jfif" || extension == ".jpe")
-    return ImageFormat::jpeg;
-  if (extension == ".png") return ImageFormat::png;
-  return std::nullopt;
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".jfif" ||
+         extension == ".jpe" || extension == ".png";
 }
 
 namespace images {
