@@ -205,10 +205,7 @@ Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, bool loads_l
   MemoryLoad load{records_->bytes(), [records = records_](const auto& memory, int part, int parts) {
                     records->read(memory, part, parts);
                   }};
-  if (loads_later)
-    load_ = std::move(load);
-  else
-    load_alone(load);
+  load_ = load_later_or_now(std::move(load), loads_later);
 }
 
 std::int64_t Cifar10Dataset::size() const {

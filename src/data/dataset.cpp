@@ -43,6 +43,12 @@ void load_alone(const MemoryLoad& load) {
   load.read(memory, 0, 1);
 }
 
+std::optional<MemoryLoad> load_later_or_now(MemoryLoad load, bool later) {
+  if (later) return load;
+  load_alone(load);
+  return std::nullopt;
+}
+
 std::int64_t SampleLayout::input_size() const {
   return checked_product(std::span<const std::int64_t>(input_shape));
 }

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>

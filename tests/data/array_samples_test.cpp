@@ -1,7 +1,6 @@
 // Samples of one's own in either format.
 #include "kolo/data/array_samples.h"
 
-#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>

@@ -1,9 +1,5 @@
 #include "kolo/data/mnist.h"
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "data/gzip_bytes.h"
 #include "data/images/image_files.h"
 #include "data/read_sample.h"

@@ -33,6 +33,9 @@ struct MemoryLoad {
 // Does the whole load in this process, into memory of its own.
 void load_alone(const MemoryLoad& load);
 
+// Returns the load, or does it at once, alone, and returns none.
+[[nodiscard]] std::optional<MemoryLoad> load_later_or_now(MemoryLoad load, bool later);
+
 enum class Split { train, validation };
 
 // Shape of every sample of a dataset.

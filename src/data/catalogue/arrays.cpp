@@ -1,11 +1,8 @@
 #include "kolo/data/array_samples.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>

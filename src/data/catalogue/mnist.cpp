@@ -1,7 +1,6 @@
 #include "kolo/data/mnist.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -119,10 +118,7 @@ void MnistDataset::open_images(const std::filesystem::path& image_file,
                     }
                     std::ranges::copy(std::as_bytes(std::span(array.bytes)), memory.get());
                   }};
-  if (loads_later)
-    load_ = std::move(load);
-  else
-    load_alone(load);
+  load_ = load_later_or_now(std::move(load), loads_later);
 }
 
 std::span<const std::byte> MnistDataset::pixels(std::int64_t index) const {

@@ -13,7 +13,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
-#include "kolo/data/dataset.h"
 
 namespace kolo {
 
@@ -189,10 +188,7 @@ void NbodyDataset::open() {
       read_planes(box, BoxField::nbody, part, parts, nbody);
       read_planes(box, BoxField::hydro, part, parts, hydro);
     });
-    if (options_.loads_later)
-      load_ = std::move(load);
-    else
-      load_alone(load);
+    load_ = load_later_or_now(std::move(load), options_.loads_later);
     return;
   }
   warnings_ = box.warnings();

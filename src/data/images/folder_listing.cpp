@@ -1,20 +1,14 @@
 #include "kolo/data/image_folder.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <filesystem>
 #include <iterator>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file_kind.h"
 #include "kolo/base/text.h"
-#include "kolo/data/image.h"
 
 namespace kolo {
 

@@ -1,7 +1,6 @@
 #include "kolo/data/augmentation.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 

@@ -1,16 +1,11 @@
 #include "kolo/tools/generators.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
 
 #include <fcntl.h>
 
@@ -19,7 +14,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/random.h"
-#include "kolo/data/cifar10.h"
 #include "kolo/data/image.h"
 #include "tools/generators/generator_tools.h"
 

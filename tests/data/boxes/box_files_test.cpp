@@ -1,14 +1,12 @@
 #include "kolo/data/box_files.h"
 
 #include <cstring>
-#include <functional>
 #include <numeric>
 
 #include <sys/stat.h>
 
 #include "data/boxes/boxes.h"
 #include "kolo/base/error.h"
-#include "kolo/base/file.h"
 #include "support/errors.h"
 #include "support/matchers.h"
 #include "support/says.h"

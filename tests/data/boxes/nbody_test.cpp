@@ -9,7 +9,6 @@
 #include "data/boxes/turned_numbers.h"
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
-#include "kolo/data/box_files.h"
 #include "kolo/data/loader.h"
 #include "support/errors.h"
 #include "support/says.h"

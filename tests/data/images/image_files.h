@@ -104,9 +104,9 @@ inline std::string png_file(const Image& image) {
 }
 
 inline std::vector<float> resized(std::span<const std::byte> file, std::int64_t height,
-                                  std::int64_t width, const ChooseWindow& choose = {}) {
+                                  std::int64_t width, const ImageWindow& part = {}) {
   std::vector<float> planes(static_cast<std::size_t>(3 * height * width), -1);
-  decode_resized(file, "test", height, width, planes, choose);
+  decode_resized(file, "test", height, width, planes, part);
   return planes;
 }
 

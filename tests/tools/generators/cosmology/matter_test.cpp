@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "kolo/base/random.h"
-#include "tools/generators/cosmology/mesh.h"
 #include "tools/generators/cosmology/spectra.h"
 
 namespace kolo::cosmology {
