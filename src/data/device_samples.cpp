@@ -220,7 +220,8 @@ DeviceSamples::Made ImageSamples::make(const torch::Tensor& packed) const {
 std::shared_ptr<const DeviceSamples> make_image_samples(const AugmentedDataset& images,
                                                         const c10::Device& device) {
   // Kernels count an image's numbers in 32 bits.
-  const bool is_countable = images.layout().input_size() <= std::numeric_limits<std::int32_t>::max();
+  const bool is_countable =
+      images.layout().input_size() <= std::numeric_limits<std::int32_t>::max();
   if (!is_countable || !(device.is_cpu() || samples::has_kernels(device))) return nullptr;
   return std::make_shared<ImageSamples>(images, device);
 }

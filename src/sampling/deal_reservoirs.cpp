@@ -86,8 +86,8 @@ Candidate candidate(const SavedReservoir& saved, ReservoirPolicy policy, std::ui
 
 // Candidates of one new rank, best first: every `ranks`-th of the first `count` of all.
 std::vector<Candidate> candidates_for(std::span<const SavedReservoir> saved,
-                                      const ReservoirOptions& options, std::uint64_t key,
-                                      int ranks, std::int64_t count) {
+                                      const ReservoirOptions& options, std::uint64_t key, int ranks,
+                                      std::int64_t count) {
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> next;
   for (std::size_t rank = 0; rank < saved.size(); ++rank) {
     if (saved[rank].state.size > 0)

@@ -1,4 +1,3 @@
-
 #include "data/images/image_files.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"

@@ -1,4 +1,3 @@
-
 #include "data/images/image_files.h"
 #include "data/images/jpeg_files.h"
 #include "kolo/base/error.h"
