@@ -1,7 +1,6 @@
 #include "kolo/data/array_samples.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <system_error>
 #include <utility>

@@ -103,11 +103,6 @@ void BatchWriter::write_for(const torch::Device& device,
   packing_ = std::move(packing);
 }
 
-BatchWriter::Packing BatchWriter::packing() {
-  const std::scoped_lock lock(mutex_);
-  return packing_;
-}
-
 void BatchWriter::write_sample(const Packing& packing, const Batch& batch, std::size_t place,
                                std::int64_t epoch) const {
   const auto index = batch.indices[place];
@@ -131,7 +126,10 @@ void BatchWriter::write_sample(const Packing& packing, const Batch& batch, std::
 
 std::optional<Batch> BatchWriter::write(Batch batch, std::int64_t epoch,
                                         const std::function<bool()>& is_wanted) {
-  const auto packing = this->packing();
+  const auto packing = [&] {
+    const std::scoped_lock lock(mutex_);
+    return packing_;
+  }();
   const auto samples = std::ssize(batch.indices);
   batch.input = packing.samples ? packing.pool->lend(samples) : inputs_->lend(samples);
   if (!packing.samples || !packing.samples->makes_targets()) batch.target = targets_->lend(samples);

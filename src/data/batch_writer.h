@@ -66,7 +66,6 @@ class BatchWriter {
     std::shared_ptr<TensorPool> pool;  // of their bytes
   };
 
-  [[nodiscard]] Packing packing();
   void write_sample(const Packing& packing, const Batch& batch, std::size_t place,
                     std::int64_t epoch) const;
 

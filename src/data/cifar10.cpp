@@ -151,50 +151,35 @@ std::span<const std::string_view> cifar10_batch_files(Split split) {
 }
 
 // Records of a split, in the memory of the load.
-class Cifar10Dataset::Records {
- public:
+struct Cifar10Dataset::Records {
+  struct BatchFile {
+    fs::path path;
+    std::int64_t first = 0, count = 0;  // of the split's records
+  };
+
   Records(const fs::path& folder, Split split) {
     for (const auto name : cifar10_batch_files(split)) {
-      files_.push_back({folder / name, size_, count_records(folder / name)});
-      size_ = checked_add(size_, files_.back().count);
+      files.push_back({folder / name, size, count_records(folder / name)});
+      size = checked_add(size, files.back().count);
     }
   }
 
-  [[nodiscard]] std::int64_t size() const { return size_; }
-  [[nodiscard]] std::size_t bytes() const {
-    return checked_multiply(narrow<std::size_t>(size_), cifar10_record_bytes);
-  }
-
-  void read(const std::shared_ptr<std::byte>& memory, int part, int parts) {
-    const auto begin = size_ * part / parts, end = size_ * (part + 1) / parts;
-    auto* const all = reinterpret_cast<std::uint8_t*>(memory.get());
-    for (const auto& file : files_) {
+  void read(const std::shared_ptr<std::byte>& to, int part, int parts) {
+    const auto begin = size * part / parts, end = size * (part + 1) / parts;
+    auto* const all = reinterpret_cast<std::uint8_t*>(to.get());
+    for (const auto& file : files) {
       const auto first = std::max(begin, file.first), last = std::min(end, file.first + file.count);
       if (first >= last) continue;
       read_records(file.path, first - file.first,
                    {all + static_cast<std::size_t>(first) * cifar10_record_bytes,
                     static_cast<std::size_t>(last - first) * cifar10_record_bytes});
     }
-    memory_ = memory;
+    memory = to;
   }
 
-  [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const {
-    if (index < 0 || index >= size_)
-      throw Error(fmt::format("data: sample {} of a dataset of {}", index, size_));
-    if (!memory_) throw Error("data: a sample of CIFAR-10 is read before the images are loaded");
-    const auto* const all = reinterpret_cast<const std::uint8_t*>(memory_.get());
-    return {all + static_cast<std::size_t>(index) * cifar10_record_bytes, cifar10_record_bytes};
-  }
-
- private:
-  struct BatchFile {
-    fs::path path;
-    std::int64_t first = 0, count = 0;  // of the split's records
-  };
-
-  std::vector<BatchFile> files_;
-  std::int64_t size_ = 0;
-  std::shared_ptr<const std::byte> memory_;
+  std::vector<BatchFile> files;
+  std::int64_t size = 0;
+  std::shared_ptr<const std::byte> memory;
 };
 
 Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, bool loads_later)
@@ -202,21 +187,24 @@ Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, bool loads_l
   const auto place = find_batches(folder, split);
   records_ = std::make_shared<Records>(place, split);
   class_names_ = read_class_names(place / cifar10_names_file);
-  MemoryLoad load{records_->bytes(), [records = records_](const auto& memory, int part, int parts) {
+  MemoryLoad load{checked_multiply(narrow<std::size_t>(size()), cifar10_record_bytes),
+                  [records = records_](const auto& memory, int part, int parts) {
                     records->read(memory, part, parts);
                   }};
-  if (loads_later)
-    load_ = std::move(load);
-  else
-    load_alone(load);
+  load_ = load_later_or_now(std::move(load), loads_later);
 }
 
 std::int64_t Cifar10Dataset::size() const {
-  return records_->size();
+  return records_->size;
 }
 
 std::span<const std::uint8_t> Cifar10Dataset::record(std::int64_t index) const {
-  return records_->record(index);
+  if (index < 0 || index >= size())
+    throw Error(fmt::format("data: sample {} of a dataset of {}", index, size()));
+  const auto& memory = records_->memory;
+  if (!memory) throw Error("data: a sample of CIFAR-10 is read before the images are loaded");
+  const auto* const all = reinterpret_cast<const std::uint8_t*>(memory.get());
+  return {all + static_cast<std::size_t>(index) * cifar10_record_bytes, cifar10_record_bytes};
 }
 
 void Cifar10Dataset::read(std::int64_t index, std::int64_t /*epoch*/,

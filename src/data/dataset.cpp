@@ -43,6 +43,12 @@ void load_alone(const MemoryLoad& load) {
   load.read(memory, 0, 1);
 }
 
+std::optional<MemoryLoad> load_later_or_now(MemoryLoad load, bool later) {
+  if (later) return load;
+  load_alone(load);
+  return std::nullopt;
+}
+
 std::int64_t SampleLayout::input_size() const {
   return checked_product(std::span<const std::int64_t>(input_shape));
 }
@@ -60,14 +66,6 @@ void Dataset::check_read(std::int64_t index, const SamplePlace& place, std::size
         "data: a sample of {} input and {} target numbers does not fit places for {} and {}",
         input_size, target_size, place.input.size(), found));
   }
-}
-
-std::shared_ptr<const DeviceSamples> Dataset::device_samples(const c10::Device& /*device*/) const {
-  return nullptr;
-}
-
-std::shared_ptr<const Dataset> Dataset::part(std::span<const RowRange> /*rows*/) const {
-  return nullptr;
 }
 
 void Dataset::read_bytes(std::int64_t index, std::span<std::uint8_t> /*input*/,

@@ -127,17 +127,14 @@ namespace {
 // as numbers.
 class ImageSamples final : public DeviceSamples {
  public:
-  ImageSamples(std::shared_ptr<const Dataset> source, const Augmentation& augmentation,
-               const Preprocessing& preprocessing, const c10::Device& device)
-      : source_(std::move(source)),
-        augmentation_(augmentation),
-        blue_first_(preprocessing.blue_first),
-        divisor_(source_->byte_divisor()),
-        shape_(source_->layout().input_shape),
-        pixels_(static_cast<std::size_t>(source_->layout().input_size())),
+  ImageSamples(const AugmentedDataset& images, const c10::Device& device)
+      : images_(images),
+        divisor_(images.source().byte_divisor()),
+        shape_(images.layout().input_shape),
+        pixels_(static_cast<std::size_t>(images.layout().input_size())),
         device_(device),
-        mean_(of_channels(preprocessing.mean)),
-        deviation_(of_channels(preprocessing.deviation)) {}
+        mean_(of_channels(images.preprocessing().mean)),
+        deviation_(of_channels(images.preprocessing().deviation)) {}
 
   [[nodiscard]] std::size_t packed_bytes() const override {
     constexpr std::size_t unit = 16;
@@ -156,9 +153,7 @@ class ImageSamples final : public DeviceSamples {
     return torch::tensor(numbers).expand({shape_[0]}).to(device_).contiguous();
   }
 
-  std::shared_ptr<const Dataset> source_;
-  Augmentation augmentation_;
-  bool blue_first_;
+  AugmentedDataset images_;
   std::optional<float> divisor_;
   std::vector<std::int64_t> shape_;
   std::size_t pixels_;
@@ -167,7 +162,7 @@ class ImageSamples final : public DeviceSamples {
 };
 
 void ImageSamples::pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const {
-  const auto drawn = augmentation_.draw(index, epoch, shape_[1], shape_[2]);
+  const auto drawn = images_.transform(index, epoch);
   const samples::PackedTransform transform{drawn.shift_y,
                                            drawn.shift_x,
                                            drawn.zoom_y,
@@ -178,10 +173,11 @@ void ImageSamples::pack(std::int64_t index, std::int64_t epoch, const PackedPlac
   std::memcpy(place.bytes.data(), &transform, sizeof transform);
   auto* const pixels = place.bytes.data() + sizeof transform;
   if (divisor_) {
-    source_->read_bytes(index, {reinterpret_cast<std::uint8_t*>(pixels), pixels_}, place.label);
+    images_.source().read_bytes(index, {reinterpret_cast<std::uint8_t*>(pixels), pixels_},
+                                place.label);
   } else {
-    source_->read(index, epoch,
-                  {{reinterpret_cast<float*>(pixels), pixels_}, place.label, place.target});
+    images_.source().read(index, epoch,
+                          {{reinterpret_cast<float*>(pixels), pixels_}, place.label, place.target});
   }
 }
 
@@ -210,7 +206,7 @@ DeviceSamples::Made ImageSamples::make(const torch::Tensor& packed) const {
   batch.byte_divisor = divisor_.value_or(0);
   batch.mean = mean_.data_ptr<float>();
   batch.deviation = deviation_.data_ptr<float>();
-  batch.blue_first = blue_first_;
+  batch.blue_first = images_.preprocessing().blue_first;
   batch.out = images.data_ptr<float>();
   if (device_.is_cpu())
     make_images(batch);
@@ -221,15 +217,13 @@ DeviceSamples::Made ImageSamples::make(const torch::Tensor& packed) const {
 
 }  // namespace
 
-std::shared_ptr<const DeviceSamples> make_image_samples(std::shared_ptr<const Dataset> source,
-                                                        const Augmentation& augmentation,
-                                                        const Preprocessing& preprocessing,
+std::shared_ptr<const DeviceSamples> make_image_samples(const AugmentedDataset& images,
                                                         const c10::Device& device) {
   // Kernels count an image's numbers in 32 bits.
   const bool is_countable =
-      source->layout().input_size() <= std::numeric_limits<std::int32_t>::max();
+      images.layout().input_size() <= std::numeric_limits<std::int32_t>::max();
   if (!is_countable || !(device.is_cpu() || samples::has_kernels(device))) return nullptr;
-  return std::make_shared<ImageSamples>(std::move(source), augmentation, preprocessing, device);
+  return std::make_shared<ImageSamples>(images, device);
 }
 
 }  // namespace kolo

@@ -22,10 +22,9 @@ void require_box_fits(std::int64_t box_size, std::int64_t free_bytes, const c10:
                                                                     const FieldSource& hydro,
                                                                     const c10::Device& device);
 
-// A dataset's images, augmented and preprocessed by a device, or by loops on the CPU; null for a
-// device without kernels.
+// Images that a device augments and preprocesses, or loops on the CPU; null for a device without
+// kernels.
 [[nodiscard]] std::shared_ptr<const DeviceSamples> make_image_samples(
-    std::shared_ptr<const Dataset> source, const Augmentation& augmentation,
-    const Preprocessing& preprocessing, const c10::Device& device);
+    const AugmentedDataset& images, const c10::Device& device);
 
 }  // namespace kolo

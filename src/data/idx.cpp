@@ -1,12 +1,8 @@
 #include "kolo/data/mnist.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <limits>
-#include <memory>
-#include <span>
-#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

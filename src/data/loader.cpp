@@ -1,28 +1,19 @@
 #include "kolo/data/loader.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <functional>
 #include <limits>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
-#include <torch/types.h>
 
 #include "data/batch_writer.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/data/dataset.h"
 
 namespace kolo {
 

@@ -18,6 +18,7 @@ namespace kolo {
 namespace {
 
 constexpr std::uint32_t deal_stream = 0x6465616C;  // "deal", apart from other uses of one seed
+constexpr std::uint32_t order_stream = 0, rounding_stream = 1;
 
 void check_saved(std::span<const SavedReservoir> saved, const ReservoirOptions& options,
                  int ranks) {
@@ -65,28 +66,19 @@ struct Candidate {
   }
 };
 
-// Random numbers for all of one saved rank's samples.
-struct Chance {
-  std::uint64_t key = 0;
-
-  [[nodiscard]] CounterRandom of_order(std::int64_t rank) const {
-    return {key, 0, static_cast<std::uint64_t>(rank)};
-  }
-  [[nodiscard]] double of_rounding(std::int64_t rank) const {
-    return CounterRandom(key, 1, static_cast<std::uint64_t>(rank)).uniform();
-  }
-};
-
-Candidate candidate(const SavedReservoir& saved, ReservoirPolicy policy, const Chance& chance,
+// `key`: of chance.
+Candidate candidate(const SavedReservoir& saved, ReservoirPolicy policy, std::uint64_t key,
                     std::int64_t rank, std::int64_t number) {
   const auto& state = saved.state;
   const auto position = static_cast<double>(number);
   if (policy == ReservoirPolicy::fifo) return {rank, number, false, position};
   // As many of each rank come first as are in proportion to its arrivals; chance rounds, so that no
   // rank has more than its share in the long run.
-  if (policy == ReservoirPolicy::uniform)
+  if (policy == ReservoirPolicy::uniform) {
+    CounterRandom random(key, rounding_stream, static_cast<std::uint64_t>(rank));
     return {rank, number, false,
-            (position + chance.of_rounding(rank)) / static_cast<double>(state.arrivals)};
+            (position + random.uniform()) / static_cast<double>(state.arrivals)};
+  }
   const auto unseen = state.size - state.seen;
   const bool seen = number >= unseen;
   return {rank, number, seen, seen ? position - static_cast<double>(unseen) : position};
@@ -94,12 +86,12 @@ Candidate candidate(const SavedReservoir& saved, ReservoirPolicy policy, const C
 
 // Candidates of one new rank, best first: every `ranks`-th of the first `count` of all.
 std::vector<Candidate> candidates_for(std::span<const SavedReservoir> saved,
-                                      const ReservoirOptions& options, const Chance& chance,
-                                      int ranks, std::int64_t count) {
+                                      const ReservoirOptions& options, std::uint64_t key, int ranks,
+                                      std::int64_t count) {
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> next;
   for (std::size_t rank = 0; rank < saved.size(); ++rank) {
     if (saved[rank].state.size > 0)
-      next.push(candidate(saved[rank], options.policy, chance, narrow<std::int64_t>(rank), 0));
+      next.push(candidate(saved[rank], options.policy, key, narrow<std::int64_t>(rank), 0));
   }
   std::vector<Candidate> mine;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -108,7 +100,7 @@ std::vector<Candidate> candidates_for(std::span<const SavedReservoir> saved,
     if (i % ranks == options.rank) mine.push_back(best);
     const auto& of_rank = saved[narrow<std::size_t>(best.rank)];
     if (best.number + 1 < of_rank.state.size)
-      next.push(candidate(of_rank, options.policy, chance, best.rank, best.number + 1));
+      next.push(candidate(of_rank, options.policy, key, best.rank, best.number + 1));
   }
   return mine;
 }
@@ -151,8 +143,8 @@ DealtReservoir deal_reservoirs(std::span<const SavedReservoir> saved,
         sum.size - sum.seen, ranks, room, capacity));
   }
   const auto deals = checked_add<std::int64_t>(sum.deals, 1);
-  const Chance chance{derive_seed(options.seed, deal_stream, static_cast<std::uint64_t>(deals))};
-  const auto mine = candidates_for(saved, options, chance, ranks, std::min(sum.size, room));
+  const auto key = derive_seed(options.seed, deal_stream, static_cast<std::uint64_t>(deals));
+  const auto mine = candidates_for(saved, options, key, ranks, std::min(sum.size, room));
 
   DealtReservoir dealt;
   dealt.state = {.arrivals = share_of(sum.arrivals, options.rank, ranks),
@@ -167,8 +159,7 @@ DealtReservoir deal_reservoirs(std::span<const SavedReservoir> saved,
   }
   for (std::size_t rank = 0; rank < saved.size(); ++rank) {
     if (from[rank].empty()) continue;
-    const auto slots =
-        slots_of(saved[rank], options.policy, chance.of_order(narrow<std::int64_t>(rank)));
+    const auto slots = slots_of(saved[rank], options.policy, {key, order_stream, rank});
     for (const auto i : from[rank]) {
       // The oldest and the seen ones come first in a reservoir's order.
       dealt.samples[mine.size() - 1 - i] = {mine[i].rank,

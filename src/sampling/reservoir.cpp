@@ -139,7 +139,7 @@ std::span<const std::int64_t> Reservoir::order() const {
   return order_.first(order_.empty() ? 0 : narrow<std::size_t>(state_.size));
 }
 
-std::span<std::byte> Reservoir::memory_of(std::int64_t slot) {
+std::span<std::byte> Reservoir::memory_of(std::int64_t slot) const {
   return samples_.subspan(narrow<std::size_t>(slot * options_.sample_bytes),
                           narrow<std::size_t>(options_.sample_bytes));
 }
@@ -253,8 +253,7 @@ std::span<const std::byte> Reservoir::sample(std::int64_t slot) const {
     throw Error(fmt::format("reservoir (rank {}): sample {} was asked for, expected 0 to {}",
                             options_.rank, slot, state_.size - 1));
   }
-  return samples_.subspan(narrow<std::size_t>(slot * options_.sample_bytes),
-                          narrow<std::size_t>(options_.sample_bytes));
+  return memory_of(slot);
 }
 
 std::span<const std::byte> Reservoir::contents() const {

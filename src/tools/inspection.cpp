@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -110,7 +109,7 @@ void add_array(InspectionJson& inspection, const std::string& name, const ArrayF
     for (std::int64_t first = 0; first < array.rows(); first += step) {
       const auto count = std::min(step, array.rows() - first);
       numbers.resize(static_cast<std::size_t>(count * array.row_numbers()));
-      array.read(first, count, numbers);
+      array.read(first, count, std::span(numbers));
       add_numbers<double>(ranges, numbers);
     }
   }

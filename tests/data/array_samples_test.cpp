@@ -1,7 +1,6 @@
 // Samples of one's own in either format.
 #include "kolo/data/array_samples.h"
 
-#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
@@ -273,11 +272,7 @@ TEST_F(NpyArrays, FilesOfSeveralInputsHaveTheSameNames) {
 }
 
 TEST_F(NpyArrays, OtherFilesAreRefusedByName) {
-  write("inputs.npy", npy_array<float>({2, 3}, {1, 2, 3, 4, 5, 6}));
-  write("labels.npy", npy_array<std::int64_t>("|O", {2}, {0, 3}));
-  EXPECT_TRUE(says(error(), {"Python objects"}));
-  write("labels.npy", npy_array<std::int64_t>({2}, {0}));
-  EXPECT_TRUE(says(error(), {"truncated"}));
+  write("labels.npy", npy_array<std::int64_t>({2}, {0, 1}));
   EXPECT_TRUE(says(error({}, "labels.npy"), {"it is one .npy array"}));
   write("all.npz", "PK\x03\x04");
   EXPECT_TRUE(says(error({}, "all.npz"), {"unzip"}));

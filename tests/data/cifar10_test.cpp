@@ -119,9 +119,7 @@ TEST_F(Cifar10, IsReadInPartsIntoMemoryThatIsGiven) {
     EXPECT_EQ(training.load()->bytes, 20 * cifar10_record_bytes);
     EXPECT_TRUE(says(message_of<Error>([&] { (void)training.pixels(0); }),
                      {"before the images are loaded"}));
-    const std::shared_ptr<std::byte> memory(new std::byte[training.load()->bytes],
-                                            std::default_delete<std::byte[]>());
-    for (int part = parts - 1; part >= 0; --part) training.load()->read(memory, part, parts);
+    const auto memory = load_in_parts(*training.load(), parts);
     EXPECT_EQ(reinterpret_cast<const std::byte*>(training.pixels(0).data()), memory.get() + 1);
     expect_images(training, 0);
   }

@@ -1,6 +1,6 @@
 // Samples that a device makes have the bits of those that are read: by the loops that share their
-// steps with kernels, and through the loader. There the simulated device turns crops by LibTorch's
-// operators and gets images as they are read; a GPU makes both by its kernels.
+// steps with kernels, and through the loader. There a GPU makes them by its kernels, and the
+// simulated device, which has none, gets them as they are read.
 #include <gmock/gmock.h>
 
 #include "data/boxes/boxes.h"

@@ -50,10 +50,7 @@ TEST_F(Hdf5Arrays, ArraysMayBeInGroupsAndAfterAUserBlock) {
   write(
       [&](hid_t file) {
         H5Gclose(H5Gcreate2(file, "run", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
-        write_hdf5_field(file, {.name = "run/field",
-                                .type = H5T_NATIVE_FLOAT,
-                                .shape = {4, 2},
-                                .numbers = numbers.data()});
+        write_hdf5_field(file, {.name = "run/field", .shape = {4, 2}, .numbers = numbers.data()});
         H5Lcreate_soft("/run/field", file, "inputs", H5P_DEFAULT, H5P_DEFAULT);
         add_labels(file);
       },
@@ -85,9 +82,7 @@ TEST_F(Hdf5Arrays, AllKindsOfNumbersAreRead) {
   H5Tenum_insert(animals, "EEL", &codes[2]);
   const std::array<std::int16_t, 4> seen{codes[2], codes[0], codes[1], codes[2]};
   write([&](hid_t file) {
-    write_hdf5_field(
-        file,
-        {.name = "inputs", .type = H5T_NATIVE_FLOAT, .shape = {4, 2}, .numbers = numbers.data()});
+    write_hdf5_field(file, {.name = "inputs", .shape = {4, 2}, .numbers = numbers.data()});
     write_hdf5_field(file,
                      {.name = "labels", .type = animals, .shape = {4}, .numbers = seen.data()});
   });
@@ -141,11 +136,11 @@ TEST_F(Hdf5Arrays, NumbersThatAreElsewhereAreRefused) {
   });
   EXPECT_TRUE(says(rejection(), {"external link, into another file (other.h5)"}));
   folder.write("raw", std::string(sizeof(numbers), '\0'));
-  write_inputs({.type = H5T_NATIVE_FLOAT, .shape = {4, 2}, .more = [&](hid_t creation) {
+  write_inputs({.shape = {4, 2}, .more = [&](hid_t creation) {
                   H5Pset_external(creation, (folder / "raw").c_str(), 0, sizeof(numbers));
                 }});
   EXPECT_TRUE(says(rejection(), {"external storage"}));
-  write_inputs({.type = H5T_NATIVE_FLOAT, .shape = {4, 2}, .more = [&](hid_t creation) {
+  write_inputs({.shape = {4, 2}, .more = [&](hid_t creation) {
                   const std::array<hsize_t, 2> shape{4, 2};
                   const hid_t space = H5Screate_simple(2, shape.data(), nullptr);
                   H5Pset_virtual(creation, space, "gone.h5", "inputs", space);
@@ -155,10 +150,10 @@ TEST_F(Hdf5Arrays, NumbersThatAreElsewhereAreRefused) {
 }
 
 TEST_F(Hdf5Arrays, NumbersThatWereNeverWrittenAreRefused) {
-  write_inputs({.type = H5T_NATIVE_FLOAT, .shape = {4, 2}});
+  write_inputs({.shape = {4, 2}});
   EXPECT_TRUE(says(rejection(), {"inputs of"}));
   EXPECT_TRUE(says(rejection(), {"no numbers were ever written"}));
-  write_inputs({.type = H5T_NATIVE_FLOAT, .shape = {4, 2}, .chunk = {1, 2}});
+  write_inputs({.shape = {4, 2}, .chunk = {1, 2}});
   EXPECT_TRUE(says(rejection(), {"no numbers were ever written"}));
 
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
@@ -176,13 +171,11 @@ TEST_F(Hdf5Arrays, NumbersThatWereNeverWrittenAreRefused) {
 
   // Labels that are zeros would be classes.
   write([&](hid_t other) {
-    write_hdf5_field(
-        other,
-        {.name = "inputs", .type = H5T_NATIVE_FLOAT, .shape = {4, 2}, .numbers = numbers.data()});
+    write_hdf5_field(other, {.name = "inputs", .shape = {4, 2}, .numbers = numbers.data()});
     write_hdf5_field(other, {.name = "labels", .type = H5T_NATIVE_INT32, .shape = {4}});
   });
   EXPECT_TRUE(says(rejection(), {"labels of", "ever written"}));
-  write_inputs({.type = H5T_NATIVE_FLOAT, .shape = {0, 2}});
+  write_inputs({.shape = {0, 2}});
   EXPECT_TRUE(says(rejection(), {"expected samples in front, at least one"}));
 }
 
@@ -199,13 +192,10 @@ TEST_F(Hdf5Arrays, FiltersThatAreNotThereAreRefusedAtOnce) {
                             [](unsigned, std::size_t, const unsigned*, std::size_t bytes,
                                std::size_t*, void**) { return bytes; }};
   H5Zregister(&filter);
-  write_inputs({.type = H5T_NATIVE_FLOAT,
-                .shape = {4, 2},
-                .numbers = numbers.data(),
-                .chunk = {4, 2},
-                .more = [](hid_t creation) {
-                  H5Pset_filter(creation, number, H5Z_FLAG_OPTIONAL, 0, nullptr);
-                }});
+  write_inputs(
+      {.shape = {4, 2}, .numbers = numbers.data(), .chunk = {4, 2}, .more = [](hid_t creation) {
+         H5Pset_filter(creation, number, H5Z_FLAG_OPTIONAL, 0, nullptr);
+       }});
   EXPECT_EQ(ArraySamples(path).size(), 4);
   H5Zunregister(number);
   EXPECT_TRUE(says(rejection(), {"filter squeezer (498)", "gzip"}));
@@ -213,8 +203,7 @@ TEST_F(Hdf5Arrays, FiltersThatAreNotThereAreRefusedAtOnce) {
 
 // The version of a dataset's layout is raised beyond what any library knows.
 TEST_F(Hdf5Arrays, NewerFilesAreCalledThat) {
-  write_inputs(
-      {.type = H5T_NATIVE_FLOAT, .shape = {4, 2}, .numbers = numbers.data(), .chunk = {4, 2}});
+  write_inputs({.shape = {4, 2}, .numbers = numbers.data(), .chunk = {4, 2}});
   auto bytes = read_text_file(path);
   // Version 3, chunked, rank 2 and the number's size.
   const auto at = bytes.find(std::string("\x03\x02\x03", 3));
@@ -230,11 +219,10 @@ TEST_F(Hdf5Arrays, NewerFilesAreCalledThat) {
 }
 
 TEST_F(Hdf5Arrays, DamagedChunksAreSamplesThatCanNotBeRead) {
-  write_inputs({.type = H5T_NATIVE_FLOAT,
-                .shape = {4, 2},
-                .numbers = numbers.data(),
-                .chunk = {1, 2},
-                .more = [](hid_t creation) { H5Pset_fletcher32(creation); }});
+  write_inputs(
+      {.shape = {4, 2}, .numbers = numbers.data(), .chunk = {1, 2}, .more = [](hid_t creation) {
+         H5Pset_fletcher32(creation);
+       }});
   auto bytes = read_text_file(path);
   const auto place = bytes.find(std::string_view(reinterpret_cast<const char*>(&numbers[4]), 8));
   ASSERT_NE(place, std::string::npos);

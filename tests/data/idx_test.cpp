@@ -1,7 +1,5 @@
 #include "kolo/data/mnist.h"
 
-#include <string>
-
 #include "data/gzip_bytes.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"

@@ -7,7 +7,6 @@
 #include "data/numbered_dataset.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
-#include "support/matchers.h"
 #include "support/says.h"
 
 namespace kolo::testing {

@@ -1,9 +1,5 @@
 #include "kolo/data/mnist.h"
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "data/gzip_bytes.h"
 #include "data/images/image_files.h"
 #include "data/read_sample.h"
@@ -157,9 +153,7 @@ TEST(Mnist, IsReadIntoMemoryThatIsGiven) {
   EXPECT_EQ(later.size(), 30);
   EXPECT_TRUE(says(message_of<Error>([&] { (void)read_sample(later, 0); }),
                    {"before the images are loaded"}));
-  const std::shared_ptr<std::byte> memory(new std::byte[later.load()->bytes],
-                                          std::default_delete<std::byte[]>());
-  for (const int part : {2, 0, 1}) later.load()->read(memory, part, 3);
+  (void)load_in_parts(*later.load(), 3);
   for (std::int64_t i = 0; i < 30; ++i) {
     EXPECT_EQ(read_sample(later, i).input, read_sample(at_once, i).input);
     EXPECT_EQ(read_sample(later, i).label, read_sample(at_once, i).label);

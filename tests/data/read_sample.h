@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <vector>
 
 #include "kolo/data/dataset.h"
@@ -27,6 +29,16 @@ inline ReadSample read_sample(const Dataset& dataset, std::int64_t index, std::i
     dataset.read(index, epoch, {sample.input, {}, sample.target});
   }
   return sample;
+}
+
+// Does a load in parts, the last one first; returns the memory.
+inline std::shared_ptr<std::byte> load_in_parts(const MemoryLoad& load, int parts) {
+  constexpr std::align_val_t alignment{64};
+  const std::shared_ptr<std::byte> memory(
+      static_cast<std::byte*>(::operator new(load.bytes, alignment)),
+      [](std::byte* bytes) { ::operator delete(bytes, alignment); });
+  for (int part = parts - 1; part >= 0; --part) load.read(memory, part, parts);
+  return memory;
 }
 
 }  // namespace kolo::testing

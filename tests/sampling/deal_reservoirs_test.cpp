@@ -7,7 +7,6 @@
 #include <numeric>
 #include <random>
 #include <set>
-#include <vector>
 
 #include "kolo/base/error.h"
 #include "sampling/numbers.h"

@@ -23,9 +23,7 @@ TEST(ReservoirDraw, DrawsAllAlike) {
   constexpr int room = 10, batches = 20'000;
   for (const auto policy : policies) {
     SCOPED_TRACE(name_of(policy));
-    auto options = room_for(room, policy);
-    options.seed = 11;
-    Reservoir reservoir(options);
+    Reservoir reservoir(room_for(room, policy, 11));
     for (int number = 0; number < room; ++number) push(reservoir, number);
     (void)reservoir.draw(room);  // so that all are seen
     std::vector<double> first(room), second(room);

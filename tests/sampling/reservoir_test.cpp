@@ -1,14 +1,11 @@
 #include "kolo/sampling/reservoir.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <deque>
 #include <limits>
 #include <map>
 #include <random>
 #include <set>
-#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -71,8 +68,7 @@ TEST(Reservoir, UniformKeepsEverySetOfArrivalsAlike) {
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     Numbers of_rank[2];
     for (const int rank : {0, 1}) {
-      auto options = room_for(2, ReservoirPolicy::uniform);
-      options.seed = seed;
+      auto options = room_for(2, ReservoirPolicy::uniform, seed);
       options.rank = rank;
       Reservoir reservoir(options);
       for (int number = 0; number < arrivals; ++number)
@@ -156,8 +152,7 @@ TEST(Reservoir, KeepUnseenLosesNothingUndrawn) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 100; ++round) {
     const auto room = static_cast<std::int64_t>(1 + random() % 30);
-    auto options = room_for(room, ReservoirPolicy::keep_unseen);
-    options.seed = random();
+    const auto options = room_for(room, ReservoirPolicy::keep_unseen, random());
     SCOPED_TRACE(::testing::Message() << "seed " << options.seed << ", room for " << room);
     Reservoir reservoir(options);
     KeepUnseenModel model;

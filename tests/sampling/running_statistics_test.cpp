@@ -4,10 +4,8 @@
 #include <bit>
 #include <cfenv>
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <random>
-#include <vector>
 
 #include <gmock/gmock.h>
 

@@ -98,9 +98,8 @@ class ArrayFile {
 
   // Reads rows first to first + count, in C order. InputError if the file can't be read any more,
   // and for a finite number beyond the range of the type asked for.
-  void read(std::int64_t first, std::int64_t count, std::span<float> numbers) const;
-  void read(std::int64_t first, std::int64_t count, std::span<double> numbers) const;
-  void read(std::int64_t first, std::int64_t count, std::span<std::int64_t> numbers) const;
+  template <typename Number>  // float, double, std::int64_t
+  void read(std::int64_t first, std::int64_t count, std::span<Number> numbers) const;
 
   // Reads a region inside the array, in C order. Returns the index of its first finite number
   // beyond float32's range, from which on not all are written.
@@ -121,8 +120,6 @@ class ArrayFile {
   template <typename Number>
   std::optional<std::int64_t> read_region(const ArrayRegion& region,
                                           std::span<Number> numbers) const;
-  template <typename Number>
-  void read_rows(std::int64_t first, std::int64_t count, std::span<Number> numbers) const;
 
   std::string name_;
   ArrayLayout layout_;

@@ -87,28 +87,14 @@ struct AugmentationOptions {
   [[nodiscard]] bool is_identity() const;
 };
 
-// Random transforms of a run's images, which depend on seed, epoch and index alone.
-class Augmentation {
- public:
-  // InputError for options out of range. `seed`: of the run.
-  Augmentation(AugmentationOptions options, std::uint64_t seed);
-
-  // Draws the transform of a sample of these lengths in an epoch.
-  [[nodiscard]] ImageTransform draw(std::int64_t index, std::int64_t epoch, std::int64_t height,
-                                    std::int64_t width) const;
-
- private:
-  AugmentationOptions options_;
-  std::uint64_t seed_;
-};
-
 // Samples of another dataset of {channels, height, width} images, augmented, then preprocessed. A
 // sample depends on (seed, epoch, index) only: it is the same for any number of ranks, workers and
 // threads. Targets pass through. Reading costs two passes over the image besides the other
 // dataset's read.
 class AugmentedDataset final : public Dataset {
  public:
-  // InputError for options out of range and for samples that are not of three dimensions.
+  // InputError for options out of range and for samples that are not of three dimensions. `seed`:
+  // of the run.
   AugmentedDataset(std::shared_ptr<const Dataset> source, AugmentationOptions augmentation,
                    Preprocessing preprocessing, std::uint64_t seed);
 
@@ -119,13 +105,16 @@ class AugmentedDataset final : public Dataset {
   [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
       const c10::Device& device) const override;
 
+  [[nodiscard]] const Dataset& source() const { return *source_; }
+  [[nodiscard]] const Preprocessing& preprocessing() const { return preprocessing_; }
   // Transform of a sample in an epoch.
   [[nodiscard]] ImageTransform transform(std::int64_t index, std::int64_t epoch) const;
 
  private:
   std::shared_ptr<const Dataset> source_;
-  Augmentation augmentation_;
+  AugmentationOptions augmentation_;
   Preprocessing preprocessing_;
+  std::uint64_t seed_;
 };
 
 }  // namespace kolo

@@ -57,7 +57,7 @@ class Cifar10Dataset final : public Dataset {
   [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
 
  private:
-  class Records;
+  struct Records;
   [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const;
 
   SampleLayout layout_;

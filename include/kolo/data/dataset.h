@@ -33,6 +33,9 @@ struct MemoryLoad {
 // Does the whole load in this process, into memory of its own.
 void load_alone(const MemoryLoad& load);
 
+// Returns the load, or does it at once, alone, and returns none.
+[[nodiscard]] std::optional<MemoryLoad> load_later_or_now(MemoryLoad load, bool later);
+
 enum class Split { train, validation };
 
 // Shape of every sample of a dataset.
@@ -72,10 +75,15 @@ class Dataset {
   // Maker of the samples on a device (kolo/data/loader.h), which may outlive the dataset; null if
   // they can't be made there.
   [[nodiscard]] virtual std::shared_ptr<const DeviceSamples> device_samples(
-      const c10::Device& device) const;
+      const c10::Device& /*device*/) const {
+    return nullptr;
+  }
   // Dataset of these rows of each sample that reads no more than them, for part_of_samples(); null
   // if samples can only be read whole.
-  [[nodiscard]] virtual std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const;
+  [[nodiscard]] virtual std::shared_ptr<const Dataset> part(
+      std::span<const RowRange> /*rows*/) const {
+    return nullptr;
+  }
   // Divisor of inputs that are stored as bytes: a byte b is the number b / divisor. Unset for
   // inputs that are no bytes.
   [[nodiscard]] virtual std::optional<float> byte_divisor() const { return std::nullopt; }

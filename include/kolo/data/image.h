@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -23,8 +22,8 @@ enum class ImageFormat { jpeg, png };
 [[nodiscard]] std::string_view image_format_name(ImageFormat format);
 // Format by the first bytes; none for other contents.
 [[nodiscard]] std::optional<ImageFormat> image_format_of_content(std::span<const std::byte> file);
-// Format by the name's ending: jpg, jpeg, jfif, jpe, png, in any case of letters; none for others.
-[[nodiscard]] std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& path);
+// Tells whether a name ends as images' do: jpg, jpeg, jfif, jpe, png, in any case of letters.
+[[nodiscard]] bool has_image_name(const std::filesystem::path& path);
 
 enum class JpegColours { all, grey };
 
@@ -51,20 +50,26 @@ struct ImageLimits {
 [[nodiscard]] Image decode_image(std::span<const std::byte> file, std::string_view name,
                                  const ImageLimits& limits = {});
 
+struct ImageSize {
+  std::int64_t height = 0, width = 0;
+};
+// Reads the header alone.
+[[nodiscard]] ImageSize image_size(std::span<const std::byte> file, std::string_view name,
+                                   const ImageLimits& limits = {});
+
 // A part of an image, in fractions of its height and width.
 struct ImageWindow {
   double top = 0, left = 0;      // 0 to below 1
   double height = 1, width = 1;  // above 0
 };
-using ChooseWindow = std::function<ImageWindow(std::int64_t height, std::int64_t width)>;
 
-// Resizes the image, or the part of it that `choose` names once its size is known, to height x
-// width, as 0..255 floats {3, height, width} in `planes`; pixels outside of a part count for
-// nothing. The filter is bilinear, widened by the factor of reduction (Pillow's BILINEAR), without
-// rounding to whole numbers. Rows are resized as they are decoded, and JPEG is decoded at the
-// smallest of 1/8, 1/4, 1/2 and its full size at which the part is large enough.
+// Resizes a part of the image, by default all, to height x width, as 0..255 floats {3, height,
+// width} in `planes`; pixels outside of the part count for nothing. The filter is bilinear, widened
+// by the factor of reduction (Pillow's BILINEAR), without rounding to whole numbers. Rows are
+// resized as they are decoded, and JPEG is decoded at the smallest of 1/8, 1/4, 1/2 and its full
+// size at which the part is large enough.
 void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
-                    std::int64_t width, std::span<float> planes, const ChooseWindow& choose = {},
+                    std::int64_t width, std::span<float> planes, const ImageWindow& part = {},
                     const ImageLimits& limits = {});
 
 // Reads a regular file. InputError if it can't be read, is empty or larger than the limit.

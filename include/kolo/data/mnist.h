@@ -22,10 +22,7 @@ inline constexpr std::array<std::string_view, 10> fashion_mnist_names = {
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
     "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
 
-// Tells whether a file's name is that of an IDX file: ...-ubyte, with or without ".gz".
-[[nodiscard]] bool is_idx_name(std::string_view name);
-
-// Files of such names in a folder, sorted.
+// Files in a folder that are named as IDX files are, ...-ubyte with or without ".gz"; sorted.
 [[nodiscard]] std::vector<std::filesystem::path> idx_files_in(const std::filesystem::path& folder);
 
 // Finds the folder with IDX files: `root` itself, or torchvision's place below it, raw/ of MNIST/

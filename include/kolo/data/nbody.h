@@ -114,6 +114,10 @@ class NbodyDataset final : public Dataset {
  private:
   NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> rows);
   void open();
+  // Keeps the whole box in memory, dark matter before gas; `read` reads one of several parts.
+  using ReadBox =
+      std::function<void(std::span<float> nbody, std::span<float> hydro, int part, int parts)>;
+  [[nodiscard]] MemoryLoad keep_in_memory(const ReadBox& read);
   // Region of the box that a sample's part is, before it is turned.
   [[nodiscard]] Region region_of(const NbodyCrop& crop) const;
   void read_field(const FieldSource& source, const NbodyCrop& crop, std::span<float> out) const;

@@ -130,7 +130,7 @@ class Reservoir {
  private:
   // Index into the ring of a place counted from the oldest sample.
   [[nodiscard]] std::int64_t ring_index(std::int64_t position) const;
-  [[nodiscard]] std::span<std::byte> memory_of(std::int64_t slot);
+  [[nodiscard]] std::span<std::byte> memory_of(std::int64_t slot) const;
   [[nodiscard]] Arrival enter();
   [[nodiscard]] Arrival arrive_uniform();
   [[nodiscard]] Arrival arrive_fifo();

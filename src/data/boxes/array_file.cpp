@@ -139,7 +139,7 @@ std::optional<std::int64_t> ArrayFile::read_region(const ArrayRegion& region,
 }
 
 template <typename Number>
-void ArrayFile::read_rows(std::int64_t first, std::int64_t count, std::span<Number> numbers) const {
+void ArrayFile::read(std::int64_t first, std::int64_t count, std::span<Number> numbers) const {
   const auto beyond = read_region(region_of(first, count), numbers);
   if (!beyond) return;
   const auto sample = first + *beyond / row_numbers_;
@@ -154,18 +154,9 @@ void ArrayFile::read_rows(std::int64_t first, std::int64_t count, std::span<Numb
           : "is beyond the whole numbers of 64 bits with a sign"));
 }
 
-void ArrayFile::read(std::int64_t first, std::int64_t count, std::span<float> numbers) const {
-  read_rows(first, count, numbers);
-}
-
-void ArrayFile::read(std::int64_t first, std::int64_t count, std::span<double> numbers) const {
-  read_rows(first, count, numbers);
-}
-
-void ArrayFile::read(std::int64_t first, std::int64_t count,
-                     std::span<std::int64_t> numbers) const {
-  read_rows(first, count, numbers);
-}
+template void ArrayFile::read(std::int64_t, std::int64_t, std::span<float>) const;
+template void ArrayFile::read(std::int64_t, std::int64_t, std::span<double>) const;
+template void ArrayFile::read(std::int64_t, std::int64_t, std::span<std::int64_t>) const;
 
 std::optional<std::int64_t> ArrayFile::read(const ArrayRegion& region,
                                             std::span<float> numbers) const {

@@ -1,9 +1,7 @@
 #include "kolo/data/box_files.h"
 
 #include <algorithm>
-#include <array>
 #include <system_error>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

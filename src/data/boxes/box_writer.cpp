@@ -1,14 +1,11 @@
 #include "kolo/data/box_files.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <deque>
-#include <functional>
 #include <system_error>
-#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,7 +16,6 @@
 #include "data/boxes/hdf5.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/data/array_file.h"
 
 namespace kolo {
 

@@ -1,11 +1,8 @@
 #include "kolo/data/array_samples.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <span>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -206,7 +203,7 @@ void ArraySamples::take_labels(std::optional<std::int64_t> classes) {
         labels.layout().type));
   }
   labels_.resize(static_cast<std::size_t>(labels.rows()));
-  labels.read(0, labels.rows(), labels_);
+  labels.read(0, labels.rows(), std::span(labels_));
   constexpr std::int64_t most_classes = 1000000000;
   for (std::size_t i = 0; i < labels_.size(); ++i) {
     const auto end = classes.value_or(most_classes);

@@ -1,16 +1,11 @@
 #include "data/catalogue/dataset_settings.h"
 
-#include <algorithm>
 #include <numeric>
-#include <optional>
-#include <span>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/data/array_samples.h"
 #include "kolo/data/dataset.h"

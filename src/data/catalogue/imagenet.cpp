@@ -1,21 +1,15 @@
 #include "kolo/data/image_folder.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <filesystem>
 #include <iterator>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "data/catalogue/dataset_settings.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/data/image.h"
 
 namespace kolo {
 
@@ -79,15 +73,14 @@ void ImageFolderDataset::read(std::int64_t index, std::int64_t epoch,
   static thread_local std::vector<std::byte> bytes;  // kept from image to image
   static thread_local std::vector<float> colours;
   read_image_file(file, bytes);
-  ChooseWindow choose;
+  ImageWindow part;
   if (options_.random_crop > 0) {
-    choose = [&](std::int64_t height, std::int64_t width) {
-      return draw_random_crop(options_.random_crop, options_.seed, epoch, index, height, width);
-    };
+    const auto [height, width] = image_size(bytes, file.native());
+    part = draw_random_crop(options_.random_crop, options_.seed, epoch, index, height, width);
   }
   if (options_.is_grey) colours.resize(3 * place.input.size());
   decode_resized(bytes, file.native(), options_.height, options_.width,
-                 options_.is_grey ? std::span(colours) : place.input, choose);
+                 options_.is_grey ? std::span(colours) : place.input, part);
   if (options_.is_grey) mix_grey(colours, place.input);
   place.label[0] = label(index);
 }

@@ -1,7 +1,6 @@
 #include "kolo/data/mnist.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -49,12 +48,12 @@ void check_labels(std::span<const std::uint8_t> labels, const std::filesystem::p
                                wrong - labels.begin(), path.string(), *wrong, mnist_classes - 1));
 }
 
-}  // namespace
-
 bool is_idx_name(std::string_view name) {
   if (name.ends_with(".gz")) name.remove_suffix(3);
   return name.ends_with("-ubyte");
 }
+
+}  // namespace
 
 std::vector<std::filesystem::path> idx_files_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
@@ -119,10 +118,7 @@ void MnistDataset::open_images(const std::filesystem::path& image_file,
                     }
                     std::ranges::copy(std::as_bytes(std::span(array.bytes)), memory.get());
                   }};
-  if (loads_later)
-    load_ = std::move(load);
-  else
-    load_alone(load);
+  load_ = load_later_or_now(std::move(load), loads_later);
 }
 
 std::span<const std::byte> MnistDataset::pixels(std::int64_t index) const {

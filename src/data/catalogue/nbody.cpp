@@ -13,7 +13,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
-#include "kolo/data/dataset.h"
 
 namespace kolo {
 
@@ -61,12 +60,8 @@ void check_memory(std::int64_t size, const char* advice) {
                   size, needed, *installed, advice));
 }
 
-std::size_t numbers_in(std::int64_t channels, std::int64_t size) {
-  return static_cast<std::size_t>(channels * size * size * size);
-}
-
 // Reads a part of the planes, of all channels, to where they are in the whole field.
-void read_planes(const BoxFile& box, BoxField field, int part, int parts, float* values) {
+void read_planes(const BoxFile& box, BoxField field, int part, int parts, std::span<float> values) {
   const auto channels = channels_of(field), size = box.size(), plane = size * size;
   const auto step = box.plane_multiple(), steps = (size + step - 1) / step;
   std::vector<float> planes;
@@ -77,26 +72,9 @@ void read_planes(const BoxFile& box, BoxField field, int part, int parts, float*
     box.read_planes(field, first, count, planes);
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       std::copy_n(planes.data() + channel * count * plane, count * plane,
-                  values + (channel * size + first) * plane);
+                  values.data() + (channel * size + first) * plane);
     }
   }
-}
-
-// A whole box, dark matter before gas.
-MemoryLoad load_of(std::shared_ptr<const BoxFile> box, std::shared_ptr<FieldSource> nbody,
-                   std::shared_ptr<FieldSource> hydro) {
-  const auto of_nbody = numbers_in(nbody_channels, box->size());
-  MemoryLoad load{sizeof(float) * (of_nbody + numbers_in(hydro_channels, box->size())),
-                  {},
-                  "read crops from the file (data.mode: lowmem)"};
-  load.read = [=](const std::shared_ptr<std::byte>& memory, int part, int parts) {
-    auto* const values = reinterpret_cast<float*>(memory.get());
-    read_planes(*box, BoxField::nbody, part, parts, values);
-    read_planes(*box, BoxField::hydro, part, parts, values + of_nbody);
-    nbody->fill({memory, values});
-    hydro->fill({memory, values + of_nbody});
-  };
-  return load;
 }
 
 // HDF5 unpacks whole chunks: many times a crop, if they are large.
@@ -164,6 +142,24 @@ std::shared_ptr<const Dataset> NbodyDataset::part(std::span<const RowRange> rows
   return std::shared_ptr<const NbodyDataset>(new NbodyDataset(*this, rows));
 }
 
+MemoryLoad NbodyDataset::keep_in_memory(const ReadBox& read) {
+  const auto size = rule_.box_size;
+  const auto cells = static_cast<std::size_t>(size * size * size);
+  const auto of_nbody = nbody_channels * cells, of_hydro = hydro_channels * cells;
+  const auto nbody = std::make_shared<FieldSource>(nbody_channels, size);
+  const auto hydro = std::make_shared<FieldSource>(hydro_channels, size);
+  nbody_ = nbody;
+  hydro_ = hydro;
+  const auto fill = [=](const std::shared_ptr<std::byte>& memory, int part, int parts) {
+    auto* const values = reinterpret_cast<float*>(memory.get());
+    read({values, of_nbody}, {values + of_nbody, of_hydro}, part, parts);
+    nbody->fill({memory, values});
+    hydro->fill({memory, values + of_nbody});
+  };
+  return {sizeof(float) * (of_nbody + of_hydro), fill,
+          "read crops from the file (data.mode: lowmem)"};
+}
+
 void NbodyDataset::open() {
   auto& box_size = rule_.box_size;
   const auto check_crop = [&](const std::string& box) {
@@ -175,37 +171,24 @@ void NbodyDataset::open() {
     box_size = options_.box_size;
     check_crop("a synthetic box");
     check_memory(box_size, "expected a smaller box");
-    const std::vector nbody_shape{nbody_channels, box_size, box_size, box_size};
-    const std::vector hydro_shape{hydro_channels, box_size, box_size, box_size};
-    const auto of_nbody = numbers_in(nbody_channels, box_size);
-    const auto box =
-        std::make_shared<std::vector<float>>(of_nbody + numbers_in(hydro_channels, box_size));
-    const std::span<float> numbers(*box);
-    RandomDataset({.input_shape = nbody_shape, .target_shape = hydro_shape}, 1, options_.seed)
-        .read(0, 0, {numbers.first(of_nbody), {}, numbers.subspan(of_nbody)});
-    const auto nbody = std::make_shared<FieldSource>(nbody_channels, box_size);
-    const auto hydro = std::make_shared<FieldSource>(hydro_channels, box_size);
-    nbody->fill({box, box->data()});
-    hydro->fill({box, box->data() + of_nbody});
-    nbody_ = nbody;
-    hydro_ = hydro;
-    return;
+    const RandomDataset box({.input_shape = {nbody_channels, box_size, box_size, box_size},
+                             .target_shape = {hydro_channels, box_size, box_size, box_size}},
+                            1, options_.seed);
+    return load_alone(keep_in_memory([&](auto nbody, auto hydro, int, int) {
+      box.read(0, 0, {nbody, {}, hydro});
+    }));
   }
   if (options_.file.empty()) throw InputError("data: a simulation box needs a file");
-  BoxFile box(options_.file);
+  const BoxFile box(options_.file);
   box_size = box.size();
   check_crop(options_.file.string());
   if (options_.mode == BoxMode::inmem) {
     check_memory(box_size, "the mode lowmem reads crops from the file");
-    const auto nbody = std::make_shared<FieldSource>(nbody_channels, box_size);
-    const auto hydro = std::make_shared<FieldSource>(hydro_channels, box_size);
-    nbody_ = nbody;
-    hydro_ = hydro;
-    auto load = load_of(std::make_shared<const BoxFile>(std::move(box)), nbody, hydro);
-    if (options_.loads_later)
-      load_ = std::move(load);
-    else
-      load_alone(load);
+    auto load = keep_in_memory([box](auto nbody, auto hydro, int part, int parts) {
+      read_planes(box, BoxField::nbody, part, parts, nbody);
+      read_planes(box, BoxField::hydro, part, parts, hydro);
+    });
+    load_ = load_later_or_now(std::move(load), options_.loads_later);
     return;
   }
   warnings_ = box.warnings();

@@ -38,33 +38,14 @@ bool AugmentationOptions::is_identity() const {
          !horizontal_flip;
 }
 
-Augmentation::Augmentation(AugmentationOptions options, std::uint64_t seed)
-    : options_(options), seed_(derive_seed(seed, augmentation_stream, 0)) {
-  options_.check();
-}
-
-ImageTransform Augmentation::draw(std::int64_t index, std::int64_t epoch, std::int64_t height,
-                                  std::int64_t width) const {
-  // All five numbers are always drawn, so that one option doesn't change what another one does.
-  CounterRandom random(seed_, static_cast<std::uint32_t>(epoch), static_cast<std::uint64_t>(index));
-  const auto uniform = [&](double low, double high) {
-    return low + (high - low) * static_cast<double>(random.uniform());
-  };
-  ImageTransform transform;
-  transform.shift_y = uniform(-1, 1) * options_.height_shift * static_cast<double>(height);
-  transform.shift_x = uniform(-1, 1) * options_.width_shift * static_cast<double>(width);
-  transform.zoom_y = uniform(options_.zoom_low, options_.zoom_high);
-  transform.zoom_x = uniform(options_.zoom_low, options_.zoom_high);
-  transform.flip = random.uniform() < .5F && options_.horizontal_flip;
-  return transform;
-}
-
 AugmentedDataset::AugmentedDataset(std::shared_ptr<const Dataset> source,
                                    AugmentationOptions augmentation, Preprocessing preprocessing,
                                    std::uint64_t seed)
     : source_(std::move(source)),
-      augmentation_(augmentation, seed),
-      preprocessing_(std::move(preprocessing)) {
+      augmentation_(augmentation),
+      preprocessing_(std::move(preprocessing)),
+      seed_(derive_seed(seed, augmentation_stream, 0)) {
+  augmentation_.check();
   const auto& shape = layout().input_shape;
   if (shape.size() != 3) {
     throw InputError(
@@ -76,8 +57,19 @@ AugmentedDataset::AugmentedDataset(std::shared_ptr<const Dataset> source,
 }
 
 ImageTransform AugmentedDataset::transform(std::int64_t index, std::int64_t epoch) const {
+  // All five numbers are always drawn, so that one option doesn't change what another one does.
+  CounterRandom random(seed_, static_cast<std::uint32_t>(epoch), static_cast<std::uint64_t>(index));
+  const auto uniform = [&](double low, double high) {
+    return low + (high - low) * static_cast<double>(random.uniform());
+  };
   const auto& shape = layout().input_shape;
-  return augmentation_.draw(index, epoch, shape[1], shape[2]);
+  ImageTransform transform;
+  transform.shift_y = uniform(-1, 1) * augmentation_.height_shift * static_cast<double>(shape[1]);
+  transform.shift_x = uniform(-1, 1) * augmentation_.width_shift * static_cast<double>(shape[2]);
+  transform.zoom_y = uniform(augmentation_.zoom_low, augmentation_.zoom_high);
+  transform.zoom_x = uniform(augmentation_.zoom_low, augmentation_.zoom_high);
+  transform.flip = random.uniform() < .5F && augmentation_.horizontal_flip;
+  return transform;
 }
 
 void AugmentedDataset::read(std::int64_t index, std::int64_t epoch,
@@ -90,7 +82,7 @@ void AugmentedDataset::read(std::int64_t index, std::int64_t epoch,
 
 std::shared_ptr<const DeviceSamples> AugmentedDataset::device_samples(
     const c10::Device& device) const {
-  return make_image_samples(source_, augmentation_, preprocessing_, device);
+  return make_image_samples(*this, device);
 }
 
 }  // namespace kolo

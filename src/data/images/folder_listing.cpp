@@ -1,20 +1,14 @@
 #include "kolo/data/image_folder.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <filesystem>
 #include <iterator>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file_kind.h"
 #include "kolo/base/text.h"
-#include "kolo/data/image.h"
 
 namespace kolo {
 
@@ -93,8 +87,7 @@ class FolderWalk {
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (is_hidden(entry.path())) continue;
       const std::string name = prefix + entry.path().filename().native();
-      const bool is_image = image_format_of_name(entry.path()).has_value();
-      if (!is_image && !entry.is_directory()) {
+      if (!has_image_name(entry.path()) && !entry.is_directory()) {
         std::error_code ignored;  // links that lead nowhere are left out, too
         if (entry.is_regular_file(ignored)) found.left_out.push_back(name);
         continue;
@@ -137,10 +130,7 @@ class FolderWalk {
 };
 
 [[noreturn]] void fail_without_classes(const fs::path& root) {
-  const auto is_image = [](const fs::directory_entry& entry) {
-    return image_format_of_name(entry.path()).has_value();
-  };
-  const bool has_images = std::any_of(fs::directory_iterator(root), {}, is_image);
+  const bool has_images = std::any_of(fs::directory_iterator(root), {}, has_image_name);
   throw InputError(fmt::format("data: {} has no classes: {}; {}", root.string(),
                                has_images ? "its images are not in folders" : "no folders in it",
                                expected_layout));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <string>
 
 #include <fmt/format.h>
@@ -28,12 +27,10 @@ std::optional<ImageFormat> image_format_of_content(std::span<const std::byte> fi
   return std::nullopt;
 }
 
-std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& path) {
+bool has_image_name(const std::filesystem::path& path) {
   const auto extension = lower_case(path.extension().native());
-  if (extension == ".jpg" || extension == ".jpeg" || extension == ".jfif" || extension == ".jpe")
-    return ImageFormat::jpeg;
-  if (extension == ".png") return ImageFormat::png;
-  return std::nullopt;
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".jfif" ||
+         extension == ".jpe" || extension == ".png";
 }
 
 namespace images {
@@ -219,15 +216,16 @@ Image decode_image(std::span<const std::byte> file, std::string_view name,
   return image;
 }
 
+ImageSize image_size(std::span<const std::byte> file, std::string_view name,
+                     const ImageLimits& limits) {
+  ImageSize size;
+  images::decode(file, name, {}, limits, [&](images::ImageRows& rows) { size = rows.size(); });
+  return size;
+}
+
 void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
-                    std::int64_t width, std::span<float> planes, const ChooseWindow& choose,
+                    std::int64_t width, std::span<float> planes, const ImageWindow& part,
                     const ImageLimits& limits) {
-  ImageWindow part;
-  if (choose) {
-    images::decode(file, name, {}, limits, [&](images::ImageRows& rows) {
-      part = choose(rows.size().height, rows.size().width);
-    });
-  }
   // Length of the whole image if a part is to have `length`.
   const auto whole = [](std::int64_t length, double share) {
     return static_cast<std::int64_t>(std::ceil(static_cast<double>(length) / share));

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kolo/base/vectorize.h"
-
 namespace kolo::images {
 
 namespace {

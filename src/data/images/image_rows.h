@@ -27,10 +27,6 @@ template <typename Call>
   return true;
 }
 
-struct ImageSize {
-  std::int64_t height = 0, width = 0;
-};
-
 // An image being decoded, row by row from the top. InputError says what is wrong, without the file.
 class ImageRows {
  public:

@@ -1,7 +1,6 @@
 #include "kolo/data/augmentation.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -57,25 +56,22 @@ struct AxisMap {
   }
 };
 
-struct Size {
-  std::size_t channels, height, width;
-};
-
 float of_channel(const std::vector<float>& numbers, std::size_t channel) {
   return numbers[numbers.size() == 1 ? 0 : channel];
 }
 
 // Along x, every row of the image into the same row of `moved`.
-void move_columns(std::span<const float> image, const Size& size, const AxisMap& map,
-                  std::span<float> moved) {
-  for (std::size_t begin = 0; begin < image.size(); begin += size.width)
+void move_columns(std::span<const float> image, const AxisMap& map, std::span<float> moved) {
+  const auto width = map.first.size();
+  for (std::size_t begin = 0; begin < image.size(); begin += width)
     images::interpolate_row(image.data() + begin, map.first.data(), map.second.data(),
-                            map.fractions.data(), moved.data() + begin, size.width);
+                            map.fractions.data(), moved.data() + begin, width);
 }
 
 // Along y, one channel, and preprocesses it.
-void move_rows(std::span<const float> moved, std::size_t width, const AxisMap& map, float mean,
-               float deviation, std::span<float> result) {
+void move_rows(std::span<const float> moved, const AxisMap& map, float mean, float deviation,
+               std::span<float> result) {
+  const auto width = moved.size() / map.first.size();
   for (std::size_t y = 0; y < map.first.size(); ++y)
     images::mix_rows(moved.data() + static_cast<std::size_t>(map.first[y]) * width,
                      moved.data() + static_cast<std::size_t>(map.second[y]) * width,
@@ -83,13 +79,13 @@ void move_rows(std::span<const float> moved, std::size_t width, const AxisMap& m
 }
 
 // Preprocessing alone.
-void preprocess(std::span<float> image, const Size& size, const Preprocessing& preprocessing) {
-  const auto plane = size.height * size.width;
+void preprocess(std::span<float> image, std::size_t channels, const Preprocessing& preprocessing) {
+  const auto plane = image.size() / channels;
   if (preprocessing.blue_first) {
     std::swap_ranges(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(plane),
                      image.end() - static_cast<std::ptrdiff_t>(plane));
   }
-  for (std::size_t c = 0; c < size.channels; ++c) {
+  for (std::size_t c = 0; c < channels; ++c) {
     const float mean = of_channel(preprocessing.mean, c);
     const float deviation = of_channel(preprocessing.deviation, c);
     if (mean == 0 && deviation == 1) continue;
@@ -102,20 +98,19 @@ void preprocess(std::span<float> image, const Size& size, const Preprocessing& p
 void transform_image(std::span<float> image, std::int64_t channels, std::int64_t height,
                      std::int64_t width, const ImageTransform& transform,
                      const Preprocessing& preprocessing) {
-  const Size size{static_cast<std::size_t>(channels), static_cast<std::size_t>(height),
-                  static_cast<std::size_t>(width)};
-  if (transform.is_identity()) return preprocess(image, size, preprocessing);
+  const auto count = static_cast<std::size_t>(channels), plane = image.size() / count;
+  if (transform.is_identity()) return preprocess(image, count, preprocessing);
 
   static thread_local AxisMap columns, rows;  // kept from image to image
   static thread_local std::vector<float> moved;
   moved.resize(image.size());
-  columns.fill(size.width, transform.zoom_x, transform.shift_x, transform.flip);
-  rows.fill(size.height, transform.zoom_y, transform.shift_y, false);
-  move_columns(image, size, columns, moved);
-  const auto plane = size.height * size.width;
-  for (std::size_t c = 0; c < size.channels; ++c) {
-    const auto source = preprocessing.blue_first ? size.channels - 1 - c : c;
-    move_rows(std::span(moved).subspan(source * plane, plane), size.width, rows,
+  columns.fill(static_cast<std::size_t>(width), transform.zoom_x, transform.shift_x,
+               transform.flip);
+  rows.fill(static_cast<std::size_t>(height), transform.zoom_y, transform.shift_y, false);
+  move_columns(image, columns, moved);
+  for (std::size_t c = 0; c < count; ++c) {
+    const auto source = preprocessing.blue_first ? count - 1 - c : c;
+    move_rows(std::span(moved).subspan(source * plane, plane), rows,
               of_channel(preprocessing.mean, c), of_channel(preprocessing.deviation, c),
               image.subspan(c * plane, plane));
   }

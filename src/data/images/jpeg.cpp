@@ -5,7 +5,6 @@
 #include <jerror.h>
 
 #include <cstdlib>
-#include <utility>
 
 #include <fmt/format.h>
 

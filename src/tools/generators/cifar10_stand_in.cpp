@@ -1,24 +1,18 @@
 #include "kolo/tools/generators.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <numbers>
 #include <numeric>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/random.h"
-#include "kolo/data/cifar10.h"
 #include "tools/generators/generator_tools.h"
 
 namespace kolo {

@@ -1,16 +1,11 @@
 #include "kolo/tools/generators.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
 
 #include <fcntl.h>
 
@@ -19,7 +14,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/random.h"
-#include "kolo/data/cifar10.h"
 #include "kolo/data/image.h"
 #include "tools/generators/generator_tools.h"
 
@@ -70,18 +64,15 @@ struct CubicTaps {
   std::array<float, 4> weights{};
 };
 
-CubicTaps cubic_taps(float place) {
-  const float floor = std::floor(place);
-  const float t = place - floor, t2 = t * t, t3 = t2 * t;
-  return {static_cast<std::int64_t>(floor) - 1,
-          {.5F * (-t3 + 2 * t2 - t), .5F * (3 * t3 - 5 * t2 + 2), .5F * (-3 * t3 + 4 * t2 + t),
-           .5F * (t3 - t2)}};
-}
-
 std::vector<CubicTaps> taps_of(std::span<const float> places) {
   std::vector<CubicTaps> taps;
-  taps.reserve(places.size());
-  for (const float place : places) taps.push_back(cubic_taps(place));
+  for (const float place : places) {
+    const float floor = std::floor(place);
+    const float t = place - floor, t2 = t * t, t3 = t2 * t;
+    taps.push_back({static_cast<std::int64_t>(floor) - 1,
+                    {.5F * (-t3 + 2 * t2 - t), .5F * (3 * t3 - 5 * t2 + 2),
+                     .5F * (-3 * t3 + 4 * t2 + t), .5F * (t3 - t2)}});
+  }
   return taps;
 }
 

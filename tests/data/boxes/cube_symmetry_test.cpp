@@ -1,7 +1,6 @@
 #include "kolo/data/box_files.h"
 
 #include <set>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,3 @@
-
-#include <gmock/gmock.h>
 #include <torch/types.h>
 
 #include "data/boxes/boxes.h"

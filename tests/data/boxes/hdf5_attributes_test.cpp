@@ -73,14 +73,7 @@ void annotate(const fs::path& path) {
   const std::vector<float> edges{.5F, 1.5F, 2.5F, 3.5F, 4.5F, 5.5F};
   put(file, "id", H5T_STD_I64LE, &id);
   put(file, "largest", H5T_STD_U64LE, &largest);
-  {  // written as it lies there
-    const hid_t space = H5Screate(H5S_SCALAR);
-    const hid_t attribute =
-        H5Acreate2(file, "seven", H5T_STD_I32BE, space, H5P_DEFAULT, H5P_DEFAULT);
-    H5Awrite(attribute, H5T_STD_I32BE, &seven);
-    H5Aclose(attribute);
-    H5Sclose(space);
-  }
+  put(file, "seven", H5T_STD_I32BE, &seven);
   put(file, "edges", H5T_NATIVE_FLOAT, edges.data(), {2, 3});
   put_text(file, "code", "žofka 1.0");
   put_bool(file, "is_periodic", true);

@@ -9,7 +9,6 @@
 #include "data/boxes/turned_numbers.h"
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
-#include "kolo/data/box_files.h"
 #include "kolo/data/loader.h"
 #include "support/errors.h"
 #include "support/says.h"
@@ -41,10 +40,13 @@ void PrintTo(const Storage& storage, std::ostream* stream) {
   *stream << storage.name;
 }
 
-std::string write_hdf5_like(const SimulationBox& box, const TemporaryFolder& folder,
-                            const testing::Hdf5Field& like, hsize_t user_block = 0) {
-  testing::write_box_like(folder / "box.h5", box, like, user_block);
-  return folder / "box.h5";
+Storage in_hdf5(std::string name, const testing::Hdf5Field& like, hsize_t user_block = 0,
+                BoxMode mode = BoxMode::lowmem) {
+  const auto write = [=](const auto& box, const auto& folder) {
+    testing::write_box_like(folder / "box.h5", box, like, user_block);
+    return (folder / "box.h5").string();
+  };
+  return {std::move(name), write, mode};
 }
 
 // A pair of .npy files of other numbers, or with a header of an odd size, after
@@ -72,49 +74,35 @@ std::string write_npy_pair(const SimulationBox& box, const TemporaryFolder& fold
   return folder / "box";
 }
 
-const std::vector<Storage> storages = {
-    {"contiguous",
-     [](const auto& box, const auto& folder) {
-       write_box_hdf5(box, folder / "box.h5");
-       return (folder / "box.h5").string();
-     }},
-    {"chunked",
-     [](const auto& box, const auto& folder) {
-       return write_hdf5_like(box, folder, {.chunk = {3, 4, 3, 7}});
-     }},
-    {"deflate",
-     [](const auto& box, const auto& folder) {
-       return write_hdf5_like(box, folder, {.chunk = {1, 6, 6, 6}, .deflate = 1});
-     }},
-    {"float64",
-     [](const auto& box, const auto& folder) {
-       return write_hdf5_like(box, folder, {.type = H5T_IEEE_F64LE});
-     }},
-    {"bigEndian",
-     [](const auto& box, const auto& folder) {
-       return write_hdf5_like(box, folder, {.type = H5T_IEEE_F32BE});
-     }},
-    {"userBlock",
-     [](const auto& box, const auto& folder) { return write_hdf5_like(box, folder, {}, 1024); }},
-    {"npy",
-     [](const auto& box, const auto& folder) {
-       write_box_npy(box, folder / "box");
-       return (folder / "box_label.npy").string();
-     }},
-    {"npyFloat64", [](const auto& box,
-                      const auto& folder) { return write_npy_pair<double>(box, folder, "<f8"); }},
-    {"npyUnaligned",
-     [](const auto& box, const auto& folder) {
-       return write_npy_pair<float>(box, folder, "<f4", true);
-     }},
-    {"inmem",
-     [](const auto& box, const auto& folder) {
-       return write_hdf5_like(box, folder, {.chunk = {1, 6, 6, 6}, .deflate = 1});
-     },
-     BoxMode::inmem}};
+std::vector<Storage> storages() {
+  const testing::Hdf5Field packed{.chunk = {1, 6, 6, 6}, .deflate = 1};
+  return {
+      {"contiguous",
+       [](const auto& box, const auto& folder) {
+         write_box_hdf5(box, folder / "box.h5");
+         return (folder / "box.h5").string();
+       }},
+      in_hdf5("chunked", {.chunk = {3, 4, 3, 7}}),
+      in_hdf5("deflate", packed),
+      in_hdf5("float64", {.type = H5T_IEEE_F64LE}),
+      in_hdf5("bigEndian", {.type = H5T_IEEE_F32BE}),
+      in_hdf5("userBlock", {}, 1024),
+      {"npy",
+       [](const auto& box, const auto& folder) {
+         write_box_npy(box, folder / "box");
+         return (folder / "box_label.npy").string();
+       }},
+      {"npyFloat64", [](const auto& box,
+                        const auto& folder) { return write_npy_pair<double>(box, folder, "<f8"); }},
+      {"npyUnaligned",
+       [](const auto& box, const auto& folder) {
+         return write_npy_pair<float>(box, folder, "<f4", true);
+       }},
+      in_hdf5("inmem", packed, 0, BoxMode::inmem)};
+}
 
 class NbodyStorage : public ::testing::TestWithParam<Storage> {};
-INSTANTIATE_TEST_SUITE_P(All, NbodyStorage, ::testing::ValuesIn(storages),
+INSTANTIATE_TEST_SUITE_P(All, NbodyStorage, ::testing::ValuesIn(storages()),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(NbodyStorage, CropsAreTheBoxsOwnNumbers) {
@@ -270,10 +258,7 @@ TEST_F(Nbody, ABoxInMemoryMayBeReadLaterAndInParts) {
     EXPECT_EQ(crops.load()->bytes, 9U * 23 * 23 * 23 * sizeof(float));
     EXPECT_TRUE(
         says(message_of<Error>([&] { (void)read_sample(crops, 0); }), {"before it has been"}));
-    const std::shared_ptr<std::byte> memory(
-        static_cast<std::byte*>(::operator new (crops.load()->bytes, std::align_val_t{64})),
-        [](std::byte* bytes) { ::operator delete (bytes, std::align_val_t{64}); });
-    for (int part = parts - 1; part >= 0; --part) crops.load()->read(memory, part, parts);
+    (void)load_in_parts(*crops.load(), parts);
     for (std::int64_t i = 0; i < 20; ++i)
       EXPECT_EQ(read_sample(crops, i), read_sample(whole, i)) << parts;
   }

@@ -2,6 +2,8 @@
 
 #include <tuple>
 
+#include <fmt/format.h>
+
 #include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
 #include "support/errors.h"
@@ -24,13 +26,7 @@ std::string npy_bytes(std::string_view header, std::size_t data_bytes, int versi
 
 std::string header_of(std::string_view shape, std::string_view type = "'<f4'",
                       std::string_view order = "False") {
-  std::string header = "{'descr': ";
-  return header.append(type)
-      .append(", 'fortran_order': ")
-      .append(order)
-      .append(", 'shape': ")
-      .append(shape)
-      .append(", }\n");
+  return fmt::format("{{'descr': {}, 'fortran_order': {}, 'shape': {}, }}\n", type, order, shape);
 }
 
 class Npy : public ::testing::Test {

@@ -2,8 +2,6 @@
 #include <limits>
 #include <memory>
 
-#include <gmock/gmock.h>
-
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/data/augmentation.h"

@@ -14,23 +14,17 @@
 #include <zlib.h>
 
 #include "kolo/data/image.h"
+#include "support/idx_files.h"
 
 // Images and image files made for tests.
 namespace kolo::testing {
 
 // PNG files written chunk by chunk, so that tests can have kinds and faults that no library writes.
-inline std::string big_endian(std::uint32_t number) {
-  std::string bytes(4, '\0');
-  for (std::size_t i = 4; i-- > 0; number >>= 8) bytes[i] = static_cast<char>(number & 255);
-  return bytes;
-}
-
 inline std::string png_chunk(std::string_view type, std::string_view data) {
   const std::string body = std::string(type) + std::string(data);
   const auto checksum =
       crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()));
-  return big_endian(static_cast<std::uint32_t>(data.size())) + body +
-         big_endian(static_cast<std::uint32_t>(checksum));
+  return big_endian(data.size(), 4) + body + big_endian(checksum, 4);
 }
 
 inline std::string zlib_bytes(std::string_view data) {
@@ -52,7 +46,7 @@ inline const std::string png_signature = "\x89PNG\r\n\x1a\n";
 
 inline std::string png_header(const PngKind& kind) {
   return png_chunk(
-      "IHDR", big_endian(kind.width) + big_endian(kind.height) +
+      "IHDR", big_endian(kind.width, 4) + big_endian(kind.height, 4) +
                   std::string{static_cast<char>(kind.bits), static_cast<char>(kind.colour_type), 0,
                               0, static_cast<char>(kind.interlaced)});
 }
@@ -110,9 +104,9 @@ inline std::string png_file(const Image& image) {
 }
 
 inline std::vector<float> resized(std::span<const std::byte> file, std::int64_t height,
-                                  std::int64_t width, const ChooseWindow& choose = {}) {
+                                  std::int64_t width, const ImageWindow& part = {}) {
   std::vector<float> planes(static_cast<std::size_t>(3 * height * width), -1);
-  decode_resized(file, "test", height, width, planes, choose);
+  decode_resized(file, "test", height, width, planes, part);
   return planes;
 }
 

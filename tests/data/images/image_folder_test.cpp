@@ -1,6 +1,5 @@
 #include "kolo/data/image_folder.h"
 
-#include <filesystem>
 #include <numeric>
 
 #include <sys/stat.h>
@@ -9,7 +8,6 @@
 #include "data/read_sample.h"
 #include "kolo/base/error.h"
 #include "kolo/data/augmentation.h"
-#include "kolo/data/image.h"
 #include "kolo/data/loader.h"
 #include "support/errors.h"
 #include "support/matchers.h"

@@ -1,8 +1,6 @@
-
 #include "data/images/image_files.h"
 #include "data/images/jpeg_files.h"
 #include "kolo/base/error.h"
-#include "kolo/data/image.h"
 #include "support/errors.h"
 #include "support/matchers.h"
 #include "support/says.h"

@@ -76,11 +76,6 @@ TEST(RandomCrop, OfLongImagesTheMiddleIsTakenWhereNothingFits) {
   EXPECT_NEAR(tall.top, 130, 1e-9);
 }
 
-std::vector<float> window_of(const std::string& file, const ImageWindow& window,
-                             std::int64_t height, std::int64_t width) {
-  return resized(bytes_of(file), height, width, [&](std::int64_t, std::int64_t) { return window; });
-}
-
 Image part_of(const Image& image, std::int64_t top, std::int64_t left, std::int64_t height,
               std::int64_t width) {
   Image part{height, width, {}};
@@ -100,7 +95,7 @@ TEST(RandomCrop, APartIsResizedAsIfItWereTheWholeImage) {
     const ImageWindow window{top / 40., left / 64., height / 40., width / 64.};
     const auto part = png_file(part_of(image, top, left, height, width));
     for (const auto& [rows, columns] : {std::pair{16, 16}, std::pair{5, 90}})
-      EXPECT_LT(largest_difference(window_of(file, window, rows, columns),
+      EXPECT_LT(largest_difference(resized(bytes_of(file), rows, columns, window),
                                    resized(bytes_of(part), rows, columns)),
                 1e-2)
           << top << " " << left << " to " << rows;
@@ -113,7 +108,7 @@ TEST(RandomCrop, APartOfAJpegKeepsItsDetail) {
   const auto file = testing::jpeg_file(480, 640, image.pixels, {});
   const ImageWindow window{120 / 480., 160 / 640., 240 / 480., 240 / 640.};
   const auto expected = resized(bytes_of(png_file(part_of(image, 120, 160, 240, 240))), 56, 56);
-  EXPECT_LT(largest_difference(window_of(file, window, 56, 56), expected), 8);
+  EXPECT_LT(largest_difference(resized(bytes_of(file), 56, 56, window), expected), 8);
 }
 
 }  // namespace

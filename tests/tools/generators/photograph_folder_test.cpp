@@ -1,7 +1,6 @@
 #include "kolo/tools/generators.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>

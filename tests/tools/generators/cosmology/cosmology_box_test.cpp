@@ -3,8 +3,6 @@
 #include <cmath>
 #include <map>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
 #include "support/errors.h"
 #include "support/says.h"
