@@ -40,8 +40,7 @@ class ColumnConvolution final : public ConvolutionKernel {
 
   // Whether there are products of such a type and such lengths.
   [[nodiscard]] static bool multiplies(const ConvolutionGeometry& geometry) {
-    const auto columns =
-        checked_multiply(checked_product<std::int64_t>(geometry.kernel), geometry.inputs);
+    const auto columns = checked_multiply(geometry.taps(), geometry.inputs);
     return geometry.type == torch::kBFloat16 && bfloat16_products::are_supported() &&
            columns % bfloat16_products::lanes == 0 && geometry.outputs % 2 == 0;
   }

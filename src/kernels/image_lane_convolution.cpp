@@ -92,10 +92,7 @@ class ImageLaneConvolution final : public ConvolutionKernel {
 };
 
 bool is_known(const ConvolutionGeometry& geometry) {
-  const auto is = [](const std::vector<std::int64_t>& lengths, std::int64_t value) {
-    return lengths == std::vector<std::int64_t>{value, value};
-  };
-  return geometry.size.size() == 2 && is(geometry.stride, 1) && is(geometry.padding, 0) &&
+  return geometry.size.size() == 2 && are_all(geometry.stride, 1) && are_all(geometry.padding, 0) &&
          geometry.batch % image_lanes::lanes == 0 && !geometry.has_taps_first &&
          std::max(geometry.kernel[0], geometry.kernel[1]) <= image_lanes::longest_kernel;
 }

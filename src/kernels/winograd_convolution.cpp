@@ -309,13 +309,9 @@ class WinogradConvolution final : public ConvolutionKernel {
 };
 
 std::optional<Algorithm> algorithm_for(const ConvolutionGeometry& geometry) {
-  const auto all = [](const std::vector<std::int64_t>& lengths, std::int64_t length) {
-    return std::all_of(lengths.begin(), lengths.end(),
-                       [&](std::int64_t each) { return each == length; });
-  };
   for (const auto algorithm : {Algorithm::four_of_three_taps, Algorithm::two_of_four_taps}) {
     const auto lengths = winograd::lengths_of(algorithm);
-    if (all(geometry.kernel, lengths.taps) && all(geometry.stride, lengths.stride))
+    if (are_all(geometry.kernel, lengths.taps) && are_all(geometry.stride, lengths.stride))
       return algorithm;
   }
   return std::nullopt;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/channel_sums.h"
 #include "kernels/vector_loops.h"
 #include "kolo/base/checked.h"
 
@@ -39,13 +40,6 @@ Offsets::Offsets(Algorithm algorithm, int dimensions, bool has_phases, std::int6
 }
 
 namespace {
-
-// Calls work with a pointer to the tensor's values.
-template <typename Work>
-void with_values(const torch::Tensor& tensor, const Work& work) {
-  if (tensor.scalar_type() == torch::kFloat) return work(tensor.data_ptr<float>());
-  work(static_cast<BFloat16*>(tensor.data_ptr()));
-}
 
 template <typename T>
 const T* as(const std::vector<float>& zeros) {
@@ -100,8 +94,9 @@ void Tiles::spread_boxes(Spread what, const T* values, std::int64_t channels, st
 void Tiles::spread_inputs(const torch::Tensor& input, Range channels, Range tiles,
                           Coefficients to) const {
   Tile tile(dimensions_);
-  with_values(input, [&]<typename T>(const T* values) {
-    spread_boxes(Spread::inputs, values + channels.first, channels.count, phases_, tiles, to,
+  with_values(input, [&]<typename T>() {
+    spread_boxes(Spread::inputs, values_of<const T>(input) + channels.first, channels.count,
+                 phases_, tiles, to,
                  [&](const T* from, std::int64_t number, std::vector<const T*>& at) {
                    find(number, tile);
                    input_.box(from, tile.sample, tile.input, lengths_.window, as<T>(zeros_), at);
@@ -112,8 +107,8 @@ void Tiles::spread_inputs(const torch::Tensor& input, Range channels, Range tile
 void Tiles::spread_output_gradients(const torch::Tensor& gradient, Range tiles,
                                     Coefficients to) const {
   Tile tile(dimensions_);
-  with_values(gradient, [&]<typename T>(const T* values) {
-    spread_boxes(Spread::output_gradients, values, outputs_, 1, tiles, to,
+  with_values(gradient, [&]<typename T>() {
+    spread_boxes(Spread::output_gradients, values_of<const T>(gradient), outputs_, 1, tiles, to,
                  [&](const T* from, std::int64_t number, std::vector<const T*>& at) {
                    find(number, tile);
                    output_.box(from, tile.sample, tile.output, lengths_.outputs, as<T>(zeros_), at);
@@ -126,7 +121,8 @@ void Tiles::collect_outputs(Coefficients from, Range channels, Range tiles, cons
   const Offsets offsets(algorithm_, dimensions_, false, from.product, 0);
   const float* const added = bias == nullptr ? nullptr : bias + channels.first;
   Tile tile(dimensions_);
-  with_values(output, [&]<typename T>(T* values) {
+  with_values(output, [&]<typename T>() {
+    T* const values = values_of<T>(output);
     std::vector<T*> at;
     for (std::int64_t i = 0; i < tiles.count; ++i) {
       find(tiles.first + i, tile);
