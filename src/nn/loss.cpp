@@ -33,20 +33,6 @@ LossFunction make_loss(std::string_view name) {
   return entry.make(entry.defaults);
 }
 
-void losses::require_numbers_of_one_shape(std::string_view loss, const torch::Tensor& outputs,
-                                          const torch::Tensor& targets) {
-  if (outputs.sizes() == targets.sizes() && targets.is_floating_point()) return;
-  throw InputError(
-      fmt::format("loss: {} of outputs {} and targets {}, expected numbers of one shape", loss,
-                  shape_of(outputs), shape_of(targets)));
-}
-
-void losses::require_smoothing(double label_smoothing) {
-  if (label_smoothing >= 0 && label_smoothing < 1) return;
-  throw InputError(fmt::format("loss: label smoothing is {}, expected a number from 0 to below 1",
-                               label_smoothing));
-}
-
 namespace {
 
 // "outputs [4, 1] of Float; targets [4, 1] of Float; extras nothing"

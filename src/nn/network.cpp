@@ -82,8 +82,7 @@ void Network::freeze(std::span<const std::string> names) {
     }
     if (!is_known) refuse_to_freeze(name, *this);
   }
-  const auto all = parameters();
-  if (std::ranges::none_of(all, [](const auto& each) { return each.requires_grad(); }))
+  if (std::ranges::none_of(parameters(), &torch::Tensor::requires_grad))
     throw InputError("nothing is left to train; leave some of the network out");
   train(is_training());
 }

@@ -9,6 +9,7 @@
 
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/script.h>
 
 #include "kolo/base/checked.h"
@@ -167,13 +168,6 @@ Shapes of_batch(Shapes shapes) {
   return shapes;
 }
 
-// "[2, 4], [2, 3]"
-std::string text_of(const Shapes& shapes) {
-  std::vector<std::string> texts;
-  for (const auto& shape : shapes) texts.push_back(fmt::format("[{}]", fmt::join(shape, ", ")));
-  return fmt::format("{}", fmt::join(texts, ", "));
-}
-
 // Tries a batch of zeros; the mode is then that of evaluation. `remark` says what is expected.
 void require_shapes(TensorsNetwork& network, const Script& script, const TensorsShapes& shapes,
                     std::string_view remark) {
@@ -190,7 +184,8 @@ void require_shapes(TensorsNetwork& network, const Script& script, const Tensors
   }
   if (found == expected) return;
   throw InputError(fmt::format("{} gives {} for a batch {}, expected {}{}", script.name(),
-                               text_of(found), text_of(inputs), text_of(expected), remark));
+                               fmt::join(found, ", "), fmt::join(inputs, ", "),
+                               fmt::join(expected, ", "), remark));
 }
 
 // Leaves the network in training mode.
