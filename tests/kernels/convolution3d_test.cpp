@@ -22,16 +22,11 @@ using Up =
 
 class Convolution3dTest : public testing::TestWithParam<std::tuple<bool, int>> {
  protected:
-  void SetUp() override {
-    threads_ = at::get_num_threads();
-    at::set_num_threads(std::get<1>(GetParam()));
-    torch::manual_seed(1);
-  }
-  void TearDown() override { at::set_num_threads(threads_); }
+  Convolution3dTest() { torch::manual_seed(1); }
   [[nodiscard]] static bool by_taps() { return std::get<0>(GetParam()); }
 
  private:
-  int threads_ = 1;
+  Threads threads_{std::get<1>(GetParam())};
 };
 
 TEST_P(Convolution3dTest, EqualsTorchsOverRandomShapes) {

@@ -30,8 +30,7 @@ TEST_P(ConvolutionKernelTest, EqualsLibTorchs) {
   const auto& [kernel_case, dimensions, threads] = GetParam();
   std::mt19937 random(static_cast<unsigned>(7 * dimensions) + static_cast<unsigned>(threads));
   for (int round = 0; round < 25; ++round) {
-    auto geometry = random_geometry(random, dimensions);
-    kernel_case.suit(geometry);
+    const auto geometry = kernel_case.geometry(random, dimensions);
     SCOPED_TRACE(text_of(geometry));
     const Problem problem(geometry);
     const auto kernel = kernel_case.make(geometry);
