@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 #include <span>
 #include <sstream>
@@ -152,9 +153,7 @@ class TorchScriptNetwork final : public Network {
 
 void require_parameters(const torch::nn::Module& network, const Script& script) {
   const auto parameters = network.parameters();
-  for (const torch::Tensor& parameter : parameters) {
-    if (parameter.requires_grad()) return;
-  }
+  if (std::ranges::any_of(parameters, &torch::Tensor::requires_grad)) return;
   throw InputError(
       fmt::format("{} has {} parameters and none to train; a module from torch.jit.freeze or with "
                   "requires_grad off can't be trained, script the original",
