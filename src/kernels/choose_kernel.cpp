@@ -2,7 +2,6 @@
 // a function of the geometry and the processor alone, so that a network computes the same bits on
 // any day.
 #include <algorithm>
-#include <vector>
 
 #include <ATen/Parallel.h>
 

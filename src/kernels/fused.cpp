@@ -1,6 +1,5 @@
 #include "kernels/fused.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>

@@ -34,15 +34,6 @@ std::vector<NetworkStage> Network::stages() const {
       "Network::stages()");
 }
 
-std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module) {
-  std::vector<torch::Tensor> distinct;
-  std::unordered_set<const c10::TensorImpl*> known;
-  for (const torch::Tensor& parameter : module.parameters()) {
-    if (known.insert(parameter.unsafeGetTensorImpl()).second) distinct.push_back(parameter);
-  }
-  return distinct;
-}
-
 namespace {
 
 bool is_in(const std::string& name, const std::string& module) {

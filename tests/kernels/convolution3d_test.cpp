@@ -44,18 +44,12 @@ TEST_P(Convolution3dTest, EqualsTorchsOverRandomShapes) {
     const auto x = torch::randn({batch, inputs, 1 + length(), 1 + length(), 1 + length()});
     SCOPED_TRACE(fmt::format("{} to {} channels, kernel {}, stride {}, padding {}", inputs, outputs,
                              kernel, stride, padding));
-    Down(torch::nn::Conv3dOptions(inputs, outputs, kernel)
-             .stride(stride)
-             .padding(padding)
-             .bias(has_bias),
-         by_taps())
-        .expect_alike(x);
+    const auto with = [&](auto options) {
+      return options.stride(stride).padding(padding).bias(has_bias);
+    };
+    Down(with(torch::nn::Conv3dOptions(inputs, outputs, kernel)), by_taps()).expect_alike(x);
     if (stride < kernel || padding == 0) {
-      Up(torch::nn::ConvTranspose3dOptions(inputs, outputs, kernel)
-             .stride(stride)
-             .padding(padding)
-             .bias(has_bias),
-         by_taps())
+      Up(with(torch::nn::ConvTranspose3dOptions(inputs, outputs, kernel)), by_taps())
           .expect_alike(x);
     }
     if (HasFailure()) return;

@@ -1,7 +1,6 @@
 #include "kolo/layout/spatial_network.h"
 
 #include <algorithm>
-#include <map>
 #include <random>
 
 #include "kolo/base/error.h"
