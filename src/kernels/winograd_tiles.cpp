@@ -20,11 +20,10 @@ Offsets::Offsets(Algorithm algorithm, int dimensions, bool has_phases, std::int6
     : dimensions_(dimensions) {
   const auto lengths = lengths_of(algorithm);
   const auto phases = has_phases ? lengths.stride : 1;
-  count_ = lengths.products * phases;
   rest_ = {0};
   for (int dimension = dimensions - 1; dimension >= 0; --dimension) {
     std::vector<std::int64_t> along;
-    for (std::int64_t i = 0; i < count_; ++i)
+    for (std::int64_t i = 0; i < lengths.products * phases; ++i)
       along.push_back(i / phases * product + i % phases * phase);
     if (dimension == 0) {
       first_ = std::move(along);

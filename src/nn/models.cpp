@@ -144,6 +144,16 @@ OwnSettings own_settings(const ModelEntry& model, const ModelOptions& options) {
   return own;
 }
 
+// Settings that are checked, with defaults for those left open.
+OwnSettings checked(const ModelEntry& entry, OwnSettings own) {
+  if (!own.has_value()) own = entry.defaults;
+  entry.check(own, [&](std::string_view key, std::string_view reason) {
+    refuse_model(entry, fmt::format("{}: {}", key, reason));
+  });
+  entry.complete(own);
+  return own;
+}
+
 }  // namespace
 
 void ModelCatalogue::add(ModelDescription description) {
@@ -173,16 +183,6 @@ const ModelEntry& ModelCatalogue::find(const std::string& name) const {
 std::shared_ptr<Network> ModelCatalogue::make(const std::string& name,
                                               const ModelOptions& options) const {
   return make(name, own_settings(find(name), options), options);
-}
-
-// Settings that are checked, with defaults for those left open.
-OwnSettings ModelCatalogue::checked(const ModelEntry& entry, OwnSettings own) {
-  if (!own.has_value()) own = entry.defaults;
-  entry.check(own, [&](std::string_view key, std::string_view reason) {
-    refuse_model(entry, fmt::format("{}: {}", key, reason));
-  });
-  entry.complete(own);
-  return own;
 }
 
 std::shared_ptr<Network> ModelCatalogue::make(const std::string& name, OwnSettings own,
