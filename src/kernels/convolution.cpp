@@ -11,6 +11,7 @@
 #include <torch/nn/modules/conv.h>
 
 #include "base/second_derivatives.h"
+#include "kernels/channel_sums.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/fused.h"
 #include "kernels/loops.h"
@@ -48,29 +49,24 @@ torch::Tensor room_for(std::int64_t batch, std::int64_t channels,
   return torch::empty(lengths, like.options().memory_format(format));
 }
 
-template <typename T>
-void add_bias_to(T* values, std::int64_t rows, std::int64_t channels, const float* bias) {
-  at::parallel_for(0, rows, 4096, [&](std::int64_t begin, std::int64_t end) {
-    add_to_rows({end - begin, channels}, bias, values + begin * channels);
-  });
-}
-
 // `output` in channels-last memory. Few channels are taken several positions at a time, to fill
 // vectors.
 void add_bias(const torch::Tensor& output, std::int64_t channels, const torch::Tensor& bias) {
-  constexpr std::int64_t enough = 16;
   const auto positions = output.numel() / channels;
+  if (!has_loop_values(output)) {
+    output.as_strided({positions, channels}, {channels, 1}).add_(bias.to(output.scalar_type()));
+    return;
+  }
+  constexpr std::int64_t enough = 16;
   const auto repeats = channels < enough && positions % enough == 0 ? enough : 1;
   const auto addend = bias.repeat({repeats});
-  const auto rows = positions / repeats;
-  const auto* const values = addend.data_ptr<float>();
-  if (output.scalar_type() == torch::kFloat) {
-    add_bias_to(output.data_ptr<float>(), rows, channels * repeats, values);
-  } else if (output.scalar_type() == torch::kBFloat16) {
-    add_bias_to(static_cast<BFloat16*>(output.data_ptr()), rows, channels * repeats, values);
-  } else {
-    output.as_strided({positions, channels}, {channels, 1}).add_(bias.to(output.scalar_type()));
-  }
+  const auto width = channels * repeats;
+  with_values(output, [&]<typename T>() {
+    at::parallel_for(0, positions / repeats, 4096, [&](std::int64_t begin, std::int64_t end) {
+      add_to_rows({end - begin, width}, addend.data_ptr<float>(),
+                  values_of<T>(output) + begin * width);
+    });
+  });
 }
 
 // A convolution by a kernel, whose geometry is given, or the transposed one: the data gradient of

@@ -12,6 +12,7 @@
 #include "nn/losses/loss_entry.h"
 #include "nn/script.h"
 #include "nn/tensor_text.h"
+#include "settings/section.h"
 
 namespace kolo {
 
@@ -22,10 +23,8 @@ const LossEntry& loss_entry(std::string_view name) {
     if (name == entry.name || std::ranges::find(entry.aliases, name) != entry.aliases.end())
       return entry;
   }
-  const auto near = nearest(name, known);
   throw InputError(fmt::format("loss: unknown loss {}, expected one of {}{}", quote(name),
-                               join(known),
-                               near.empty() ? "" : fmt::format("; did you mean {}?", quote(near))));
+                               join(known), suggestion(name, known)));
 }
 
 LossFunction make_loss(std::string_view name) {
