@@ -20,22 +20,23 @@ Offsets::Offsets(Algorithm algorithm, int dimensions, bool has_phases, std::int6
     : dimensions_(dimensions) {
   const auto lengths = lengths_of(algorithm);
   const auto phases = has_phases ? lengths.stride : 1;
-  rest_ = {0};
-  for (int dimension = dimensions - 1; dimension >= 0; --dimension) {
-    std::vector<std::int64_t> along;
+  // Of the next dimension, from the last one on.
+  const auto along = [&] {
+    std::vector<std::int64_t> offsets;
     for (std::int64_t i = 0; i < lengths.products * phases; ++i)
-      along.push_back(i / phases * product + i % phases * phase);
-    if (dimension == 0) {
-      first_ = std::move(along);
-      break;
-    }
-    std::vector<std::int64_t> both;
-    for (const auto outer : along)
-      for (const auto inner : rest_) both.push_back(outer + inner);
-    rest_ = std::move(both);
+      offsets.push_back(i / phases * product + i % phases * phase);
     product *= lengths.products;
     phase *= phases;
+    return offsets;
+  };
+  rest_ = {0};
+  for (int dimension = dimensions - 1; dimension > 0; --dimension) {
+    std::vector<std::int64_t> both;
+    for (const auto outer : along())
+      for (const auto inner : rest_) both.push_back(outer + inner);
+    rest_ = std::move(both);
   }
+  first_ = along();
 }
 
 namespace {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -205,27 +204,27 @@ TensorsShapes tensors_shapes(const ModelOptions& options) {
   return shapes;
 }
 
+using TensorCopies = std::unordered_map<const c10::TensorImpl*, torch::Tensor>;
+
+void copy_tensors(const torch::jit::Module& from, torch::jit::Module to, TensorCopies& copies) {
+  const auto copy_tensor = [&](const auto& item) {
+    torch::Tensor& own = copies[item.value.unsafeGetTensorImpl()];
+    if (!own.defined()) own = item.value.clone().set_requires_grad(item.value.requires_grad());
+    to.setattr(item.name, own);
+  };
+  for (const auto& item : from.named_parameters(/*recurse=*/false)) copy_tensor(item);
+  for (const auto& item : from.named_buffers(/*recurse=*/false)) copy_tensor(item);
+  for (const auto& item : from.named_children())
+    copy_tensors(item.value, to.attr(item.name).toModule(), copies);
+}
+
 // A copy of a script and its tensors. LibTorch's own takes tensors that share a storage for one,
 // and forgets what requires a gradient.
 torch::jit::Module copy_of(const torch::jit::Module& script) {
   const torch::NoGradGuard no_gradient;
   torch::jit::Module copy = script.deepcopy();
-  std::unordered_map<const c10::TensorImpl*, torch::Tensor> copies;
-  const std::function<void(const torch::jit::Module&, torch::jit::Module)> copy_tensors =
-      [&](const torch::jit::Module& from, torch::jit::Module to) {
-        const auto copy_tensor = [&](const std::string& name, const torch::Tensor& tensor) {
-          torch::Tensor& own = copies[tensor.unsafeGetTensorImpl()];
-          if (!own.defined()) own = tensor.clone().set_requires_grad(tensor.requires_grad());
-          to.setattr(name, own);
-        };
-        for (const auto& item : from.named_parameters(/*recurse=*/false))
-          copy_tensor(item.name, item.value);
-        for (const auto& item : from.named_buffers(/*recurse=*/false))
-          copy_tensor(item.name, item.value);
-        for (const auto& item : from.named_children())
-          copy_tensors(item.value, to.attr(item.name).toModule());
-      };
-  copy_tensors(script, copy);
+  TensorCopies copies;
+  copy_tensors(script, copy, copies);
   return copy;
 }
 
