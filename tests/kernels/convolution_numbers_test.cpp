@@ -141,12 +141,9 @@ TEST(ConvolutionKernels, AreNearlyIdealInBFloat16) {
       if (!kernel) continue;
       const Problem problem(geometry);
       const auto values = problem.by(*kernel), reference = problem.reference();
-      const auto error = [](const Tensor& value, const Tensor& exact) {
-        return ((value.to(torch::kDouble) - exact).norm() / (1e-9 + exact.norm())).item<double>();
-      };
-      EXPECT_LT(error(values.output, reference.output), bfloat16_rounding);
-      EXPECT_LT(error(values.of_input, reference.of_input), bfloat16_rounding);
-      EXPECT_LT(error(values.of_weight, reference.of_weight), bfloat16_rounding);
+      expect_nearly_ideal(values.output, reference.output, "output");
+      expect_nearly_ideal(values.of_input, reference.of_input, "gradient of the input");
+      expect_nearly_ideal(values.of_weight, reference.of_weight, "gradient of the weight");
     }
   }
 }
