@@ -47,13 +47,9 @@ Vectors<T> vectors_of(const torch::Tensor& tensor, std::int64_t positions, std::
 
 // TapConvolution of bfloat16 values, whose weights are rounded as they are read, block by block.
 // Channels are multiples of 32.
-class BFloat16TapConvolution final : public ConvolutionKernel {
+class BFloat16TapConvolution final : public KernelByTaps {
  public:
-  explicit BFloat16TapConvolution(const ConvolutionGeometry& geometry)
-      : geometry_(geometry),
-        positions_in_(checked_product<std::int64_t>(geometry.size)),
-        positions_out_(checked_product<std::int64_t>(geometry.output_size())),
-        taps_(taps_of(geometry)) {}
+  explicit BFloat16TapConvolution(const ConvolutionGeometry& geometry) : KernelByTaps(geometry) {}
 
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
@@ -90,7 +86,7 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
     const auto in = vectors_of<BFloat16>(input, positions_in_, geometry_.inputs);
     const auto out = vectors_of<BFloat16>(output_gradient, positions_out_, geometry_.outputs);
     at::parallel_for(0, narrow<std::int64_t>(taps_.size()), 1, [&](auto begin, auto end) {
-      GradientRoom room(most_pairs(), geometry_);
+      GradientRoom room((most_rows_ + 1) / 2, geometry_);
       for (auto tap = static_cast<std::size_t>(begin); tap < static_cast<std::size_t>(end); ++tap)
         set_gradient(taps_[tap], in, out, matrix(gradients, tap), room);
     });
@@ -109,24 +105,6 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
         : of_inputs(room_for_pairs(pairs, geometry.inputs)),
           of_outputs(room_for_pairs(pairs, geometry.outputs)) {}
   };
-
-  // [positions of all samples, channels], the same memory.
-  static torch::Tensor rows_of(const torch::Tensor& tensor, std::int64_t channels) {
-    return tensor.as_strided({tensor.numel() / channels, channels}, {channels, 1});
-  }
-
-  // A tap's inputs x outputs matrix.
-  [[nodiscard]] float* matrix(const torch::Tensor& weights, std::size_t tap) const {
-    return weights.data_ptr<float>() +
-           static_cast<std::int64_t>(tap) * geometry_.inputs * geometry_.outputs;
-  }
-
-  // Pairs of the tap with the most connections, over all samples.
-  [[nodiscard]] std::int64_t most_pairs() const {
-    std::size_t most = 0;
-    for (const Tap& tap : taps_) most = std::max(most, tap.size());
-    return (geometry_.batch * narrow<std::int64_t>(most) + 1) / 2;
-  }
 
   // Columns of a tap's matrix that are packed at once: as many as stay in a second-level cache,
   // because memory is read faster in long stretches.
@@ -189,10 +167,6 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
     return narrow<std::int64_t>(taps_.size()) * geometry_.inputs * geometry_.outputs >= least &&
            std::bit_cast<std::uintptr_t>(gradient) % stream_alignment == 0;
   }
-
-  ConvolutionGeometry geometry_;
-  std::int64_t positions_in_, positions_out_;
-  std::vector<Tap> taps_;
 };
 
 }  // namespace

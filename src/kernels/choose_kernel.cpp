@@ -1,8 +1,7 @@
-// Rules by which a convolution gets its kernel, all from measurements (docs/inside/experiments.md): a
-// function of the geometry and the processor alone, so that a network computes the same bits on any
-// day.
+// Rules by which a convolution gets its kernel, all from measurements (docs/inside/experiments.md):
+// a function of the geometry and the processor alone, so that a network computes the same bits on
+// any day.
 #include <algorithm>
-#include <vector>
 
 #include <ATen/Parallel.h>
 
@@ -18,7 +17,7 @@ namespace {
 // above 2; longer than the kernel until its pull request 5494 of July 2026.
 bool has_far_stride(const ConvolutionGeometry& geometry) {
   const auto &kernel = geometry.kernel, &stride = geometry.stride;
-  if (checked_product<std::int64_t>(kernel) == 1) return false;  // needs no such buffer
+  if (geometry.taps() == 1) return false;  // needs no such buffer
   for (std::size_t i = 0; i < kernel.size(); ++i)
     if (stride[i] > 2 || stride[i] > kernel[i]) return true;
   return false;
@@ -29,7 +28,7 @@ bool has_far_stride(const ConvolutionGeometry& geometry) {
 bool has_strided_points(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t vector = 16;
   const bool fills_vectors = geometry.inputs % vector == 0 && geometry.outputs % vector == 0;
-  return geometry.size.size() < 3 && checked_product<std::int64_t>(geometry.kernel) == 1 &&
+  return geometry.size.size() < 3 && geometry.taps() == 1 &&
          checked_product<std::int64_t>(geometry.stride) > 1 && !fills_vectors;
 }
 
@@ -37,8 +36,7 @@ bool has_strided_points(const ConvolutionGeometry& geometry) {
 // kernel the pair that lacks its second one is read wrongly, at some numbers of positions (30, 59,
 // 60, 89, ...).
 bool has_odd_points(const ConvolutionGeometry& geometry) {
-  return geometry.type == torch::kBFloat16 && geometry.outputs % 2 == 1 &&
-         checked_product<std::int64_t>(geometry.kernel) == 1;
+  return geometry.type == torch::kBFloat16 && geometry.outputs % 2 == 1 && geometry.taps() == 1;
 }
 
 }  // namespace
@@ -66,16 +64,14 @@ namespace {
 
 bool has_few_positions(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t least_batch = 8;
-  return checked_product<std::int64_t>(geometry.size) <= most_tap_positions &&
-         checked_product<std::int64_t>(geometry.kernel) > 1 &&
+  return geometry.positions() <= most_tap_positions && geometry.taps() > 1 &&
          std::min(geometry.inputs, geometry.outputs) >= least_tap_channels &&
          (geometry.has_taps_first || geometry.batch >= least_batch);
 }
 
 bool is_by_taps(const ConvolutionGeometry& geometry) {
   if (geometry.has_taps_first && geometry.size.size() == 3) {
-    return has_few_voxels(checked_product<std::int64_t>(geometry.output_size()), geometry.inputs,
-                          geometry.outputs);
+    return has_few_voxels(geometry.output_positions(), geometry.inputs, geometry.outputs);
   }
   return has_few_positions(geometry);
 }
@@ -94,7 +90,7 @@ bool has_odd_channels(const ConvolutionGeometry& geometry) {
 }
 
 std::int64_t output_vectors(const ConvolutionGeometry& geometry) {
-  return geometry.batch * checked_product<std::int64_t>(geometry.output_size());
+  return geometry.batch * geometry.output_positions();
 }
 
 // Fewer products make up for transforming all weights where there are as many tiles.
@@ -108,11 +104,9 @@ bool has_many_tiles(const ConvolutionGeometry& geometry) {
 // by tap do. (On two threads and more, as much.)
 bool has_many_small_images(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t tile = 16, taps = 3;
-  const auto are = [](const std::vector<std::int64_t>& lengths, std::int64_t length) {
-    return std::ranges::all_of(lengths, [=](auto each) { return each == length; });
-  };
-  return geometry.size.size() == 2 && are(geometry.kernel, taps) && are(geometry.stride, 1) &&
-         checked_product<std::int64_t>(geometry.output_size()) >= tile && has_many_tiles(geometry);
+  return geometry.size.size() == 2 && are_all(geometry.kernel, taps) &&
+         are_all(geometry.stride, 1) && geometry.output_positions() >= tile &&
+         has_many_tiles(geometry);
 }
 
 std::unique_ptr<ConvolutionKernel> make_by_taps(const ConvolutionGeometry& geometry) {
@@ -148,7 +142,7 @@ bool suits_taps_in_bfloat16(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t most_of_boxes = 1024;
   if (!geometry.has_taps_first || has_tiles_of_bfloat16()) return false;
   if (geometry.size.size() == 3) return output_vectors(geometry) <= most_of_boxes;
-  return checked_product<std::int64_t>(geometry.output_size()) <= most_tap_positions &&
+  return geometry.output_positions() <= most_tap_positions &&
          std::min(geometry.inputs, geometry.outputs) >= least_tap_channels;
 }
 
@@ -156,8 +150,8 @@ bool suits_taps_in_bfloat16(const ConvolutionGeometry& geometry) {
 // all of a kernel's taps.
 bool suits_tiles(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t least_channels = 32, values_of_line = 32;
-  const bool fits_lines = geometry.stride.back() > 1 &&
-                          geometry.kernel.back() * geometry.inputs <= values_of_line;
+  const bool fits_lines =
+      geometry.stride.back() > 1 && geometry.kernel.back() * geometry.inputs <= values_of_line;
   return has_tiles_of_bfloat16() && geometry.outputs >= least_channels &&
          (geometry.inputs >= least_channels || fits_lines);
 }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -40,8 +39,7 @@ class ColumnConvolution final : public ConvolutionKernel {
 
   // Whether there are products of such a type and such lengths.
   [[nodiscard]] static bool multiplies(const ConvolutionGeometry& geometry) {
-    const auto columns =
-        checked_multiply(checked_product<std::int64_t>(geometry.kernel), geometry.inputs);
+    const auto columns = checked_multiply(geometry.taps(), geometry.inputs);
     return geometry.type == torch::kBFloat16 && bfloat16_products::are_supported() &&
            columns % bfloat16_products::lanes == 0 && geometry.outputs % 2 == 0;
   }
@@ -55,16 +53,31 @@ class ColumnConvolution final : public ConvolutionKernel {
                       const torch::Tensor& input_gradient) override {
     const auto weights = taps_before_channels(weight);
     if (geometry_.type == torch::kFloat) {
-      add_products(of_float32(output_gradient, weights), input_gradient);
+      add_products(input_gradient, [&](std::int64_t first, std::int64_t count, float* columns) {
+        multiply(count, columns_, geometry_.outputs,
+                 {output_gradient.data_ptr<float>() + first * geometry_.outputs, geometry_.outputs},
+                 {weights.data_ptr<float>(), columns_}, columns);
+      });
       return;
     }
-    const auto sums =
-        torch::empty_like(input_gradient, input_gradient.options().dtype(torch::kFloat));
+    const auto pairs = geometry_.outputs / 2;
     const auto packed = std::make_unique_for_overwrite<Pair[]>(
-        static_cast<std::size_t>(checked_multiply(geometry_.outputs / 2, columns_)));
+        static_cast<std::size_t>(checked_multiply(pairs, columns_)));
     bfloat16_products::pack(weights.data_ptr<float>(), columns_, geometry_.outputs, columns_,
                             packed.get(), columns_);
-    add_products(of_bfloat16(output_gradient, packed.get()), sums);
+    const auto* const values = static_cast<const Pair*>(output_gradient.data_ptr());
+    const auto sums =
+        torch::empty_like(input_gradient, input_gradient.options().dtype(torch::kFloat));
+    add_products(sums, [&](std::int64_t first, std::int64_t count, float* columns) {
+      std::vector<const Pair*> rows;
+      std::vector<float*> results;
+      for (std::int64_t row = 0; row < count; ++row) {
+        rows.push_back(values + (first + row) * pairs);
+        results.push_back(columns + row * columns_);
+      }
+      bfloat16_products::multiply(count, columns_, pairs, {rows.data()}, packed.get(),
+                                  results.data(), ProductResult::replaces);
+    });
     input_gradient.copy_(sums);
   }
 
@@ -79,34 +92,10 @@ class ColumnConvolution final : public ConvolutionKernel {
     return weight.detach().flatten(2).transpose(1, 2).contiguous();
   }
 
-  // Sets `columns` to the products of so many output positions, of all samples, from one on.
-  using Products = std::function<void(std::int64_t first, std::int64_t count, float* columns)>;
-
-  [[nodiscard]] Products of_float32(const torch::Tensor& gradient,
-                                    const torch::Tensor& weights) const {
-    return [=, this](std::int64_t first, std::int64_t count, float* columns) {
-      multiply(count, columns_, geometry_.outputs,
-               {gradient.data_ptr<float>() + first * geometry_.outputs, geometry_.outputs},
-               {weights.data_ptr<float>(), columns_}, columns);
-    };
-  }
-
-  [[nodiscard]] Products of_bfloat16(const torch::Tensor& gradient, const Pair* weights) const {
-    const auto pairs = geometry_.outputs / 2;
-    const auto* const values = static_cast<const Pair*>(gradient.data_ptr());
-    return [=, this](std::int64_t first, std::int64_t count, float* columns) {
-      std::vector<const Pair*> rows;
-      std::vector<float*> results;
-      for (std::int64_t row = 0; row < count; ++row) {
-        rows.push_back(values + (first + row) * pairs);
-        results.push_back(columns + row * columns_);
-      }
-      bfloat16_products::multiply(count, columns_, pairs, {rows.data()}, weights, results.data(),
-                                  ProductResult::replaces);
-    };
-  }
-
-  void add_products(const Products& products, const torch::Tensor& sums) const {
+  // `products(first, count, columns)` sets `columns` to the products of so many output positions,
+  // of all samples, from one on.
+  template <typename Products>
+  void add_products(const torch::Tensor& sums, const Products& products) const {
     const auto in_sample = lines_in_ * line_.input_length * geometry_.inputs;
     at::parallel_for(0, geometry_.batch, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto sample = begin; sample < end; ++sample) {
@@ -118,6 +107,7 @@ class ColumnConvolution final : public ConvolutionKernel {
   }
 
   // By blocks of lines, so that a block's columns stay in the second-level cache.
+  template <typename Products>
   void add_sample(std::int64_t sample, const Products& products, float* into) const {
     constexpr std::int64_t values_of_block = 1 << 17;
     const auto line_columns = line_.output_length * columns_;

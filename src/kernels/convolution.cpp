@@ -11,6 +11,7 @@
 #include <torch/nn/modules/conv.h>
 
 #include "base/second_derivatives.h"
+#include "kernels/channel_sums.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/fused.h"
 #include "kernels/loops.h"
@@ -48,29 +49,24 @@ torch::Tensor room_for(std::int64_t batch, std::int64_t channels,
   return torch::empty(lengths, like.options().memory_format(format));
 }
 
-template <typename T>
-void add_bias_to(T* values, std::int64_t rows, std::int64_t channels, const float* bias) {
-  at::parallel_for(0, rows, 4096, [&](std::int64_t begin, std::int64_t end) {
-    add_to_rows({end - begin, channels}, bias, values + begin * channels);
-  });
-}
-
 // `output` in channels-last memory. Few channels are taken several positions at a time, to fill
 // vectors.
 void add_bias(const torch::Tensor& output, std::int64_t channels, const torch::Tensor& bias) {
-  constexpr std::int64_t enough = 16;
   const auto positions = output.numel() / channels;
+  if (!has_loop_values(output)) {
+    output.as_strided({positions, channels}, {channels, 1}).add_(bias.to(output.scalar_type()));
+    return;
+  }
+  constexpr std::int64_t enough = 16;
   const auto repeats = channels < enough && positions % enough == 0 ? enough : 1;
   const auto addend = bias.repeat({repeats});
-  const auto rows = positions / repeats;
-  const auto* const values = addend.data_ptr<float>();
-  if (output.scalar_type() == torch::kFloat) {
-    add_bias_to(output.data_ptr<float>(), rows, channels * repeats, values);
-  } else if (output.scalar_type() == torch::kBFloat16) {
-    add_bias_to(static_cast<BFloat16*>(output.data_ptr()), rows, channels * repeats, values);
-  } else {
-    output.as_strided({positions, channels}, {channels, 1}).add_(bias.to(output.scalar_type()));
-  }
+  const auto width = channels * repeats;
+  with_values(output, [&]<typename T>() {
+    at::parallel_for(0, positions / repeats, 4096, [&](std::int64_t begin, std::int64_t end) {
+      add_to_rows({end - begin, width}, addend.data_ptr<float>(),
+                  values_of<T>(output) + begin * width);
+    });
+  });
 }
 
 // A convolution by a kernel, whose geometry is given, or the transposed one: the data gradient of
@@ -175,58 +171,31 @@ std::vector<std::int64_t> own_padding(const torch::nn::detail::ConvNdOptions<D>&
   return padding == nullptr ? std::vector<std::int64_t>{} : lengths(*padding);
 }
 
-// Padding that is left to the layer, which is less where ranks share samples.
-template <std::size_t D>
-std::vector<std::int64_t> padding_left(const torch::nn::detail::ConvNdOptions<D>& options,
-                                       const LayerPart* part) {
-  if (part == nullptr) return own_padding(options);
-  return {part->padding().begin(), part->padding().end()};
-}
-
-// None where torch::nn's layer has to compute, or to refuse.
+// None where torch::nn's layer has to compute, or to refuse. Of a transposed layer it is that of
+// the convolution whose data gradient it computes: its input is the layer's output.
 template <std::size_t D>
 std::optional<ConvolutionGeometry> geometry_of(const torch::nn::detail::ConvNdOptions<D>& options,
                                                const std::vector<std::int64_t>& padding,
                                                const torch::Tensor& input,
                                                const torch::Tensor& weight) {
   if (!is_known(options, input, weight)) return std::nullopt;
-  ConvolutionGeometry geometry{
-      .batch = input.size(0),
-      .inputs = input.size(1),
-      .outputs = options.out_channels(),
-      .size = std::vector<std::int64_t>(input.sizes().begin() + 2, input.sizes().end()),
-      .kernel = lengths(options.kernel_size()),
-      .stride = lengths(options.stride()),
-      .padding = padding,
-      .bias = options.bias(),
-      .has_taps_first = !weight.is_contiguous(),
-      .type = input.scalar_type()};
-  for (std::size_t i = 0; i < D; ++i) {
-    if (geometry.size[i] + 2 * geometry.padding[i] < geometry.kernel[i]) return std::nullopt;
-  }
-  return geometry;
-}
-
-// Geometry of the convolution whose data gradient a transposed layer computes: its input is the
-// layer's output.
-template <std::size_t D>
-std::optional<ConvolutionGeometry> geometry_of_transposed(
-    const torch::nn::detail::ConvNdOptions<D>& options, const std::vector<std::int64_t>& padding,
-    const torch::Tensor& input, const torch::Tensor& weight) {
-  if (!is_known(options, input, weight)) return std::nullopt;
+  const bool is_transposed = options.transposed();
   ConvolutionGeometry geometry{.batch = input.size(0),
-                               .inputs = options.out_channels(),
-                               .outputs = input.size(1),
+                               .inputs = is_transposed ? options.out_channels() : input.size(1),
+                               .outputs = is_transposed ? input.size(1) : options.out_channels(),
                                .kernel = lengths(options.kernel_size()),
                                .stride = lengths(options.stride()),
                                .padding = padding,
-                               .bias = false,
+                               .bias = !is_transposed && options.bias(),
                                .has_taps_first = !weight.is_contiguous(),
                                .type = input.scalar_type()};
   for (std::size_t i = 0; i < D; ++i) {
-    const auto length = (input.size(static_cast<std::int64_t>(i) + 2) - 1) * geometry.stride[i] -
-                        2 * geometry.padding[i] + geometry.kernel[i];
-    if (length < 1) return std::nullopt;
+    const auto given = input.size(static_cast<std::int64_t>(i) + 2);
+    const auto both_paddings = 2 * padding[i];
+    const auto length = is_transposed
+                            ? (given - 1) * geometry.stride[i] - both_paddings + geometry.kernel[i]
+                            : given;
+    if (length < 1 || length + both_paddings < geometry.kernel[i]) return std::nullopt;
     geometry.size.push_back(length);
   }
   return geometry;
@@ -237,9 +206,22 @@ c10::optional<torch::Tensor> if_defined(const torch::Tensor& tensor) {
   return tensor.defined() ? c10::make_optional(tensor) : c10::nullopt;
 }
 
-std::shared_ptr<ConvolutionKernel> kernel_for(ConvolutionKernels& kernels,
-                                              const std::optional<ConvolutionGeometry>& geometry) {
-  return geometry ? kernels.find(*geometry) : nullptr;
+// What a layer makes of an input by one of its kernels; undefined where torch::nn's has to.
+template <std::size_t D>
+torch::Tensor by_kernel(ConvolutionKernels& kernels,
+                        const torch::nn::detail::ConvNdOptions<D>& options,
+                        const std::vector<std::int64_t>& padding, const torch::Tensor& input,
+                        const torch::Tensor& weight, const torch::Tensor& bias) {
+  if (PlainKernels::are_wanted()) return {};
+  const auto given = in_type_of_autocast(input);
+  const auto geometry = geometry_of(options, padding, given, weight);
+  const auto kernel = geometry ? kernels.find(*geometry) : nullptr;
+  if (!kernel) return {};
+  return Convolve::apply(given, weight, if_defined(bias), *geometry, kernel, options.transposed());
+}
+
+std::vector<std::int64_t> padding_left(const LayerPart& part) {
+  return {part.padding().begin(), part.padding().end()};
 }
 
 }  // namespace
@@ -248,29 +230,25 @@ Convolution2dImpl::Convolution2dImpl(const torch::nn::Conv2dOptions& options_)
     : Conv2dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
 
 torch::Tensor Convolution2dImpl::forward(const torch::Tensor& input) {
-  if (PlainKernels::are_wanted()) return Conv2dImpl::forward(input);
-  const auto given = in_type_of_autocast(input);
-  const auto geometry = geometry_of(options, own_padding(options), given, weight);
-  const auto kernel = kernel_for(*kernels_, geometry);
-  if (!kernel) return Conv2dImpl::forward(input);
-  return Convolve::apply(given, weight, if_defined(bias), *geometry, kernel, false);
+  const auto made = by_kernel(*kernels_, options, own_padding(options), input, weight, bias);
+  return made.defined() ? made : Conv2dImpl::forward(input);
 }
 
 Convolution3dImpl::Convolution3dImpl(const torch::nn::Conv3dOptions& options_)
     : Conv3dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
 
 torch::Tensor Convolution3dImpl::forward(const torch::Tensor& input) {
-  if (!part_ && PlainKernels::are_wanted()) return Conv3dImpl::forward(input);
-  auto given = in_type_of_autocast(input);
-  if (part_) given = part_->input_rows(given);
-  const auto padding = padding_left(options, part_.get());
-  const auto geometry = geometry_of(options, padding, given, weight);
-  const auto kernel = PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
-  if (!kernel && !part_) return Conv3dImpl::forward(input);
-  auto made = kernel ? Convolve::apply(given, weight, if_defined(bias), *geometry, kernel, false)
-                     : torch::conv3d(given, weight, bias, options.stride(), padding,
-                                     options.dilation(), options.groups());
-  return part_ ? part_->output_rows(made) : made;
+  if (!part_) {
+    const auto made = by_kernel(*kernels_, options, own_padding(options), input, weight, bias);
+    return made.defined() ? made : Conv3dImpl::forward(input);
+  }
+  const auto rows = part_->input_rows(in_type_of_autocast(input));
+  const auto padding = padding_left(*part_);
+  auto made = by_kernel(*kernels_, options, padding, rows, weight, bias);
+  if (!made.defined())
+    made = torch::conv3d(rows, weight, bias, options.stride(), padding, options.dilation(),
+                         options.groups());
+  return part_->output_rows(made);
 }
 
 ConvolutionTranspose3dImpl::ConvolutionTranspose3dImpl(
@@ -278,22 +256,19 @@ ConvolutionTranspose3dImpl::ConvolutionTranspose3dImpl(
     : ConvTranspose3dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
 
 torch::Tensor ConvolutionTranspose3dImpl::forward(const torch::Tensor& input) {
-  if (!part_ && PlainKernels::are_wanted()) return ConvTranspose3dImpl::forward(input);
-  auto given = in_type_of_autocast(input);
-  if (part_) given = part_->input_rows(given);
-  const auto padding = padding_left(options, part_.get());
-  const auto geometry = geometry_of_transposed(options, padding, given, weight);
-  const auto kernel = PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
-  if (!kernel && !part_) return ConvTranspose3dImpl::forward(input);
+  if (!part_) {
+    const auto made = by_kernel(*kernels_, options, own_padding(options), input, weight, bias);
+    return made.defined() ? made : ConvTranspose3dImpl::forward(input);
+  }
+  const auto rows = part_->input_rows(in_type_of_autocast(input));
+  const auto padding = padding_left(*part_);
   // Rows that are added up would have the bias twice.
-  const bool is_bias_last = part_ && part_->adds_rows() && bias.defined();
+  const bool is_bias_last = part_->adds_rows() && bias.defined();
   const auto first_bias = is_bias_last ? torch::Tensor() : bias;
-  auto made =
-      kernel
-          ? Convolve::apply(given, weight, if_defined(first_bias), *geometry, kernel, true)
-          : torch::conv_transpose3d(given, weight, first_bias, options.stride(), padding,
-                                    options.output_padding(), options.groups(), options.dilation());
-  if (!part_) return made;
+  auto made = by_kernel(*kernels_, options, padding, rows, weight, first_bias);
+  if (!made.defined())
+    made = torch::conv_transpose3d(rows, weight, first_bias, options.stride(), padding,
+                                   options.output_padding(), options.groups(), options.dilation());
   made = part_->output_rows(made);
   return is_bias_last ? made.add_(bias.to(made.scalar_type()).view({1, -1, 1, 1, 1})) : made;
 }

@@ -1,6 +1,5 @@
 #include "kernels/convolution_kernel.h"
 
-#include <numeric>
 #include <vector>
 
 #include <torch/csrc/autograd/function_hook.h>
@@ -13,12 +12,9 @@ namespace kolo {
 
 namespace {
 
-std::vector<std::int64_t> order_of(const torch::Tensor& weight) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(weight.dim()));
-  std::iota(order.begin(), order.end() - 2, 2);
-  order[order.size() - 2] = 1;
-  order[order.size() - 1] = 0;
-  return order;
+// [kernel ..., second, first], the same memory.
+torch::Tensor matrices_of(const torch::Tensor& weight) {
+  return weight.movedim({1, 0}, {-2, -1});
 }
 
 }  // namespace
@@ -37,15 +33,11 @@ torch::Tensor empty_with_batch_last(at::IntArrayRef shape, const torch::TensorOp
 }
 
 torch::Tensor taps_first(const torch::Tensor& weight) {
-  const auto order = order_of(weight);
-  std::vector<std::int64_t> back(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i)
-    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-  return weight.permute(order).contiguous().permute(back);
+  return matrices_of(weight).contiguous().movedim({-2, -1}, {1, 0});
 }
 
 bool is_taps_first(const torch::Tensor& weight) {
-  return weight.permute(order_of(weight)).is_contiguous();
+  return matrices_of(weight).is_contiguous();
 }
 
 torch::Tensor by_taps(const torch::Tensor& weight) {

@@ -9,13 +9,12 @@
 
 #include <torch/types.h>
 
+#include "kolo/base/checked.h"
+
 // Interface and helpers that all ways to compute a convolution share.
 namespace kolo {
 
-// How its tensors lie in memory, and where gradients are to lie.
-
 // Tensors of images, [N, C, H, W] by shape, that lie as [C, H, W, N] in memory.
-
 [[nodiscard]] bool has_batch_last(const torch::Tensor& images);
 // Returns the tensor itself if it lies so.
 [[nodiscard]] torch::Tensor with_batch_last(const torch::Tensor& images);
@@ -61,6 +60,12 @@ struct ConvolutionGeometry {
   torch::ScalarType type = torch::kFloat;  // of inputs, outputs and their gradients
 
   [[nodiscard]] std::vector<std::int64_t> output_size() const;
+  // Of one sample, and of the kernel.
+  [[nodiscard]] std::int64_t positions() const { return checked_product<std::int64_t>(size); }
+  [[nodiscard]] std::int64_t output_positions() const {
+    return checked_product<std::int64_t>(output_size());
+  }
+  [[nodiscard]] std::int64_t taps() const { return checked_product<std::int64_t>(kernel); }
 
   bool operator==(const ConvolutionGeometry&) const = default;
 };
@@ -98,6 +103,11 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
                                             std::int64_t outputs) {
   constexpr std::int64_t most_voxels = 64, least_channels = 32;
   return voxels <= most_voxels && std::min(inputs, outputs) >= least_channels;
+}
+
+// Whether a kernel, strides or the like have this length in all dimensions.
+[[nodiscard]] inline bool are_all(const std::vector<std::int64_t>& lengths, std::int64_t length) {
+  return std::ranges::count(lengths, length) == std::ssize(lengths);
 }
 
 // The kernel that was the fastest for such a geometry on the machines that kolo was written on,

@@ -63,7 +63,7 @@ class DirectConvolution final : public ConvolutionKernel {
         backward_input_(onednn::backward_input_of(engine_, arguments_, forward_)),
         backward_weight_(onednn::backward_weight_of(engine_, arguments_, forward_)) {}
 
-  [[nodiscard]] bool is_vectorised() const {
+  [[nodiscard]] bool is_vectorized() const {
     return !is_reference(forward_) && !is_reference(backward_input_) &&
            !is_reference(backward_weight_);
   }
@@ -158,10 +158,10 @@ class DirectConvolution final : public ConvolutionKernel {
   onednn::BackwardWeight backward_weight_primitive_;
 };
 
-std::unique_ptr<DirectConvolution> make_vectorised(const ConvolutionGeometry& geometry) {
+std::unique_ptr<DirectConvolution> make_vectorized(const ConvolutionGeometry& geometry) {
   try {
     auto kernel = std::make_unique<DirectConvolution>(geometry);
-    return kernel->is_vectorised() ? std::move(kernel) : nullptr;
+    return kernel->is_vectorized() ? std::move(kernel) : nullptr;
   } catch (const dnnl::error& error) {
     if (error.status == dnnl_unimplemented) return nullptr;
     throw Error(fmt::format("nn: oneDNN: a convolution: {}", error.what()));
@@ -171,14 +171,14 @@ std::unique_ptr<DirectConvolution> make_vectorised(const ConvolutionGeometry& ge
 }  // namespace
 
 std::unique_ptr<ConvolutionKernel> make_direct_convolution(const ConvolutionGeometry& geometry) {
-  return is_wrong_in_onednn(geometry) ? nullptr : make_vectorised(geometry);
+  return is_wrong_in_onednn(geometry) ? nullptr : make_vectorized(geometry);
 }
 
 std::string convolution_implementation(std::int64_t dimensions) {
   const auto lengths = [&](std::int64_t length) {
     return std::vector<std::int64_t>(static_cast<std::size_t>(dimensions), length);
   };
-  const auto kernel = make_vectorised({.batch = 2,
+  const auto kernel = make_vectorized({.batch = 2,
                                        .inputs = 64,
                                        .outputs = 64,
                                        .size = lengths(16),

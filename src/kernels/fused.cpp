@@ -1,6 +1,5 @@
 #include "kernels/fused.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -70,9 +69,13 @@ class MaxPoolRelu : public torch::autograd::Function<MaxPoolRelu> {
   }
 };
 
+bool is_in_channels_last(const torch::Tensor& tensor) {
+  return has_loop_values(tensor) && tensor.dim() == 4 &&
+         tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
+}
+
 bool is_for_kernel(const torch::Tensor& input) {
-  return has_loop_values(input) && input.dim() == 4 && input.size(1) > 1 && input.size(2) > 1 &&
-         input.size(3) > 1 && input.is_contiguous(at::MemoryFormat::ChannelsLast);
+  return is_in_channels_last(input) && input.size(1) > 1 && input.size(2) > 1 && input.size(3) > 1;
 }
 
 }  // namespace
@@ -266,11 +269,6 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     return {of_input, of_weight, of_bias, adds ? gradient : torch::Tensor(), {}, {}};
   }
 };
-
-bool is_in_channels_last(const torch::Tensor& tensor) {
-  return has_loop_values(tensor) && tensor.dim() == 4 &&
-         tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
-}
 
 bool is_for_loops(const torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
                   const torch::Tensor& addend) {

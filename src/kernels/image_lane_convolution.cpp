@@ -37,20 +37,20 @@ class ImageLaneConvolution final : public ConvolutionKernel {
 
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
-    const auto packed =
-        packed_by(forward_, weight, [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
-          return (out * forward_.inputs + in) * forward_.taps() + tap;
-        });
+    const auto taps = forward_.taps();
+    const auto packed = torch::empty_like(weight);
+    image_lanes::pack(forward_, weight.data_ptr<float>(), {forward_.inputs * taps, taps, 1},
+                      packed.data_ptr<float>());
     correlate(forward_, input, packed, bias.defined() ? bias.data_ptr<float>() : nullptr, output);
   }
 
   // The correlation with the weight turned round, inputs and outputs exchanged.
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                       const torch::Tensor& input_gradient) override {
-    const auto packed =
-        packed_by(backward_, weight, [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
-          return (in * backward_.outputs + out) * backward_.taps() + backward_.taps() - 1 - tap;
-        });
+    const auto taps = backward_.taps();
+    const auto packed = torch::empty_like(weight);
+    image_lanes::pack(backward_, weight.data_ptr<float>() + taps - 1,
+                      {taps, backward_.outputs * taps, -1}, packed.data_ptr<float>());
     correlate(backward_, output_gradient, packed, nullptr, input_gradient);
   }
 
@@ -64,21 +64,6 @@ class ImageLaneConvolution final : public ConvolutionKernel {
   }
 
  private:
-  // `offset_of(output, input, tap)`: where a value of the weight lies.
-  template <typename Offset>
-  static torch::Tensor packed_by(const Correlation& shape, const torch::Tensor& weight,
-                                 const Offset& offset_of) {
-    const float* const values = weight.data_ptr<float>();
-    auto packed = torch::empty_like(weight);
-    image_lanes::pack(
-        shape,
-        [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
-          return values[offset_of(out, in, tap)];
-        },
-        packed.data_ptr<float>());
-    return packed;
-  }
-
   static void correlate(const Correlation& shape, const torch::Tensor& input,
                         const torch::Tensor& packed, const float* bias,
                         const torch::Tensor& output) {
@@ -92,10 +77,7 @@ class ImageLaneConvolution final : public ConvolutionKernel {
 };
 
 bool is_known(const ConvolutionGeometry& geometry) {
-  const auto is = [](const std::vector<std::int64_t>& lengths, std::int64_t value) {
-    return lengths == std::vector<std::int64_t>{value, value};
-  };
-  return geometry.size.size() == 2 && is(geometry.stride, 1) && is(geometry.padding, 0) &&
+  return geometry.size.size() == 2 && are_all(geometry.stride, 1) && are_all(geometry.padding, 0) &&
          geometry.batch % image_lanes::lanes == 0 && !geometry.has_taps_first &&
          std::max(geometry.kernel[0], geometry.kernel[1]) <= image_lanes::longest_kernel;
 }

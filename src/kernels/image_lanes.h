@@ -27,16 +27,21 @@ struct Correlation {
   [[nodiscard]] std::int64_t taps() const { return kernel_height * kernel_width; }
 };
 
+// Distances in memory between a weight's neighbours.
+struct WeightStrides {
+  std::int64_t output = 0, input = 0, tap = 0;
+};
+
 // The weight as VectorLoops::correlate() reads it, [groups of outputs, inputs, taps, outputs of the
-// group], as many values as it has. `at(output, input, tap)` is one value of it.
-template <typename At>
-void pack(const Correlation& shape, const At& at, float* packed) {
+// group], as many values as it has.
+inline void pack(const Correlation& shape, const float* weight, const WeightStrides& strides,
+                 float* packed) {
   for (std::int64_t first = 0; first < shape.outputs; first += group) {
     const std::int64_t last = first + group < shape.outputs ? first + group : shape.outputs;
     for (std::int64_t input = 0; input < shape.inputs; ++input) {
       for (std::int64_t tap = 0; tap < shape.taps(); ++tap) {
         for (std::int64_t output = first; output < last; ++output)
-          *packed++ = at(output, input, tap);
+          *packed++ = weight[output * strides.output + input * strides.input + tap * strides.tap];
       }
     }
   }

@@ -22,16 +22,18 @@ TapPositions::TapPositions(const ConvolutionGeometry& geometry, std::int64_t tap
   }
 }
 
-std::vector<Tap> taps_of(const ConvolutionGeometry& geometry) {
-  std::vector<Tap> taps;
-  for (std::int64_t tap = 0; tap < checked_product<std::int64_t>(geometry.kernel); ++tap) {
-    auto& found = taps.emplace_back();
+KernelByTaps::KernelByTaps(const ConvolutionGeometry& geometry)
+    : geometry_(geometry),
+      positions_in_(geometry.positions()),
+      positions_out_(geometry.output_positions()) {
+  for (std::int64_t tap = 0; tap < geometry.taps(); ++tap) {
+    auto& found = taps_.emplace_back();
     TapPositions(geometry, tap).while_wanted([&](const Connection& connection) {
       found.push_back(connection);
       return true;
     });
+    most_rows_ = std::max(most_rows_, geometry.batch * std::ssize(found));
   }
-  return taps;
 }
 
 namespace {
@@ -76,32 +78,25 @@ void scatter(const float* rows, std::int64_t batch, const Tap& tap, const Field&
 // With few positions many taps fall on padding (7 of 8 in a 4x4x4 kernel that makes 1x1x1 of
 // 2x2x2), and weights are most of what is moved. Here every weight that counts is read once, where
 // it lies if its taps are first in memory.
-class TapConvolution final : public ConvolutionKernel {
+class TapConvolution final : public KernelByTaps {
  public:
-  explicit TapConvolution(const ConvolutionGeometry& geometry)
-      : geometry_(geometry),
-        positions_in_(checked_product<std::int64_t>(geometry.size)),
-        positions_out_(checked_product<std::int64_t>(geometry.output_size())),
-        taps_(taps_of(geometry)) {
-    for (const Tap& tap : taps_)
-      most_rows_ = std::max(most_rows_, geometry.batch * static_cast<std::int64_t>(tap.size()));
-  }
+  explicit TapConvolution(const ConvolutionGeometry& geometry) : KernelByTaps(geometry) {}
 
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
     const auto weights = by_taps(weight);
-    rows_of(output, positions_out_, geometry_.outputs).zero_();
+    rows_of(output, geometry_.outputs).zero_();
     add_products<&Connection::input, &Connection::output>(
         input_field(input), output_field(output), [&](std::size_t tap, std::int64_t first) {
           return Matrix{matrix(weights, tap) + first, geometry_.outputs};
         });
-    if (bias.defined()) rows_of(output, positions_out_, geometry_.outputs).add_(bias.detach());
+    if (bias.defined()) rows_of(output, geometry_.outputs).add_(bias.detach());
   }
 
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                       const torch::Tensor& input_gradient) override {
     const auto weights = by_taps(weight);
-    rows_of(input_gradient, positions_in_, geometry_.inputs).zero_();
+    rows_of(input_gradient, geometry_.inputs).zero_();
     add_products<&Connection::output, &Connection::input>(
         output_field(output_gradient), input_field(input_gradient),
         [&](std::size_t tap, std::int64_t first) {
@@ -122,13 +117,6 @@ class TapConvolution final : public ConvolutionKernel {
   }
 
  private:
-  // [batch, positions, channels], the same memory.
-  static torch::Tensor rows_of(const torch::Tensor& tensor, std::int64_t positions,
-                               std::int64_t channels) {
-    return tensor.as_strided({tensor.size(0), positions, channels},
-                             {positions * channels, channels, 1});
-  }
-
   [[nodiscard]] Field input_field(const torch::Tensor& input) const {
     return {input.data_ptr<float>(), positions_in_, geometry_.inputs, geometry_.inputs};
   }
@@ -140,7 +128,7 @@ class TapConvolution final : public ConvolutionKernel {
     return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(most_rows_ * channels));
   }
   [[nodiscard]] std::int64_t rows_of_tap(std::size_t tap) const {
-    return geometry_.batch * static_cast<std::int64_t>(taps_[tap].size());
+    return geometry_.batch * std::ssize(taps_[tap]);
   }
 
   // Adds the products of one field's vectors and the taps' matrices to the other field.
@@ -171,17 +159,6 @@ class TapConvolution final : public ConvolutionKernel {
     multiply(geometry_.inputs, geometry_.outputs, rows_of_tap(tap), {from, geometry_.inputs, true},
              {to, geometry_.outputs}, gradient);
   }
-
-  // A tap's inputs x outputs matrix.
-  [[nodiscard]] float* matrix(const torch::Tensor& weights, std::size_t tap) const {
-    return weights.data_ptr<float>() +
-           static_cast<std::int64_t>(tap) * geometry_.inputs * geometry_.outputs;
-  }
-
-  ConvolutionGeometry geometry_;
-  std::int64_t positions_in_, positions_out_;
-  std::vector<Tap> taps_;
-  std::int64_t most_rows_ = 1;
 };
 
 }  // namespace

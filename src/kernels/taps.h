@@ -54,7 +54,26 @@ class TapPositions {
 // A tap's connections that don't fall on padding.
 using Tap = std::vector<Connection>;
 
-// All taps of a kernel, the last dimension running fastest.
-[[nodiscard]] std::vector<Tap> taps_of(const ConvolutionGeometry& geometry);
+// What convolutions have that are computed as a product of matrices for every tap of the kernel.
+class KernelByTaps : public ConvolutionKernel {
+ protected:
+  explicit KernelByTaps(const ConvolutionGeometry& geometry);
+
+  // [positions of all samples, channels], the same memory.
+  static torch::Tensor rows_of(const torch::Tensor& tensor, std::int64_t channels) {
+    return tensor.as_strided({tensor.numel() / channels, channels}, {channels, 1});
+  }
+
+  // A tap's inputs x outputs matrix, of weights or of their gradients.
+  [[nodiscard]] float* matrix(const torch::Tensor& weights, std::size_t tap) const {
+    return weights.data_ptr<float>() +
+           static_cast<std::int64_t>(tap) * geometry_.inputs * geometry_.outputs;
+  }
+
+  ConvolutionGeometry geometry_;
+  std::int64_t positions_in_, positions_out_;
+  std::vector<Tap> taps_;       // the last dimension running fastest
+  std::int64_t most_rows_ = 1;  // of a tap, over all samples
+};
 
 }  // namespace kolo

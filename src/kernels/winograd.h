@@ -33,7 +33,6 @@ class Offsets {
           std::int64_t phase);
 
   [[nodiscard]] int dimensions() const { return dimensions_; }
-  [[nodiscard]] std::int64_t count() const { return count_; }  // along a dimension
   // Offset of a coefficient by its number along the first dimension, and along the others together.
   [[nodiscard]] std::int64_t first(std::int64_t i) const {
     return first_[static_cast<std::size_t>(i)];
@@ -44,7 +43,6 @@ class Offsets {
 
  private:
   int dimensions_;
-  std::int64_t count_;
   std::vector<std::int64_t> first_, rest_;
 };
 

@@ -75,11 +75,11 @@ class WinogradConvolution final : public ConvolutionKernel {
     multiply_by_taps(
         pass,
         [&](Range tiles, Coefficients to) {
-          tiles_.spread_inputs(input, {0, geometry_.inputs}, tiles, to);
+          tiles_.spread(Spread::inputs, input, {0, geometry_.inputs}, tiles, to);
         },
         [&](Range outputs, float* to) { spread_taps_to_outputs(taps, outputs, to); },
         [&](Coefficients from, Range outputs, Range tiles) {
-          tiles_.collect_outputs(from, outputs, tiles, bias_values, output);
+          tiles_.collect(Collect::outputs, from, outputs, tiles, bias_values, output);
         });
     restore_zero_outputs(geometry_, input, bias_values, output);
   }
@@ -100,11 +100,12 @@ class WinogradConvolution final : public ConvolutionKernel {
     multiply_by_taps(
         pass,
         [&](Range tiles, Coefficients to) {
-          tiles_.spread_output_gradients(output_gradient, tiles, to);
+          tiles_.spread(Spread::output_gradients, output_gradient, {0, geometry_.outputs}, tiles,
+                        to);
         },
         [&](Range inputs, float* to) { spread_taps_to_inputs(taps, inputs, to); },
         [&](Coefficients from, Range inputs, Range tiles) {
-          tiles_.collect_input_gradients(from, inputs, tiles, sums);
+          tiles_.collect(Collect::input_gradients, from, inputs, tiles, nullptr, sums);
         });
     restore_zero_input_gradients(geometry_, output_gradient, sums);
     if (!is_float32) input_gradient.copy_(sums);
@@ -115,7 +116,7 @@ class WinogradConvolution final : public ConvolutionKernel {
     const auto gradients = room_by_taps(weight_gradient);
     const auto outputs = geometry_.outputs;
     const auto spread = [&](Range tiles, Coefficients to) {
-      tiles_.spread_output_gradients(output_gradient, tiles, to);
+      tiles_.spread(Spread::output_gradients, output_gradient, {0, geometry_.outputs}, tiles, to);
     };
     const Rows rows(*this, outputs, geometry_.inputs > inputs_of_panel_, spread);
     for_panels(geometry_.inputs, inputs_of_panel_, [&](Range inputs) {
@@ -124,7 +125,7 @@ class WinogradConvolution final : public ConvolutionKernel {
       const auto values = room_for(checked_multiply(products_, rows.tiles_of_block() * row));
       rows.for_blocks({0, tiles_.count()}, [&](Range tiles, Coefficients of_outputs) {
         const Coefficients of_inputs{values.get(), tiles.count * row};
-        tiles_.spread_inputs(input, inputs, tiles, of_inputs);
+        tiles_.spread(Spread::inputs, input, inputs, tiles, of_inputs);
         for (std::int64_t product = 0; product < products_; ++product) {
           vector_loops().multiply(
               row, outputs, tiles.count, {of_inputs.data + product * of_inputs.product, 1, row},
@@ -251,29 +252,28 @@ class WinogradConvolution final : public ConvolutionKernel {
   // To [products, phases, inputs, outputs of the range].
   void spread_taps_to_outputs(const torch::Tensor& taps, Range outputs, float* to) const {
     const auto phase = geometry_.inputs * outputs.count;
-    const auto to_offsets = offsets(phases_ * phase, phase);
-    for (std::int64_t input = 0; input < geometry_.inputs; ++input) {
-      spread_taps(taps.data_ptr<float>() + input * geometry_.outputs + outputs.first, outputs.count,
-                  to_offsets, to + input * outputs.count);
-    }
+    spread_taps(taps, geometry_.outputs, outputs, offsets(phases_ * phase, phase), outputs.count,
+                to);
   }
 
   // Transforms [taps, outputs, inputs] to [products, outputs, phases, inputs of the range].
   void spread_taps_to_inputs(const torch::Tensor& taps, Range inputs, float* to) const {
     const auto row = phases_ * inputs.count;
-    const auto to_offsets = offsets(geometry_.outputs * row, inputs.count);
-    for (std::int64_t output = 0; output < geometry_.outputs; ++output) {
-      spread_taps(taps.data_ptr<float>() + output * geometry_.inputs + inputs.first, inputs.count,
-                  to_offsets, to + output * row);
-    }
+    spread_taps(taps, geometry_.inputs, inputs, offsets(geometry_.outputs * row, inputs.count), row,
+                to);
   }
 
-  // Vectors of channels, which are at the first of the taps.
-  void spread_taps(const float* first, std::int64_t channels, const Offsets& to, float* at) const {
+  // Some columns of taps' matrices, each row of which goes `row` values after the one before it.
+  void spread_taps(const torch::Tensor& taps, std::int64_t columns, Range some, const Offsets& to,
+                   std::int64_t row, float* at) const {
+    const auto size = geometry_.inputs * geometry_.outputs;
     std::vector<const float*> from(static_cast<std::size_t>(taps_));
-    for (std::int64_t tap = 0; tap < taps_; ++tap)
-      from[static_cast<std::size_t>(tap)] = first + tap * geometry_.inputs * geometry_.outputs;
-    vector_loops().of_float.spread(algorithm_, Spread::taps, from.data(), channels, to, at);
+    const float* first = taps.data_ptr<float>() + some.first;
+    for (std::int64_t i = 0; i < size / columns; ++i, first += columns, at += row) {
+      for (std::int64_t tap = 0; tap < taps_; ++tap)
+        from[static_cast<std::size_t>(tap)] = first + tap * size;
+      vector_loops().of_float.spread(algorithm_, Spread::taps, from.data(), some.count, to, at);
+    }
   }
 
   // From [products, phases, inputs of the range, outputs], to [taps, inputs, outputs].
@@ -309,13 +309,9 @@ class WinogradConvolution final : public ConvolutionKernel {
 };
 
 std::optional<Algorithm> algorithm_for(const ConvolutionGeometry& geometry) {
-  const auto all = [](const std::vector<std::int64_t>& lengths, std::int64_t length) {
-    return std::all_of(lengths.begin(), lengths.end(),
-                       [&](std::int64_t each) { return each == length; });
-  };
   for (const auto algorithm : {Algorithm::four_of_three_taps, Algorithm::two_of_four_taps}) {
     const auto lengths = winograd::lengths_of(algorithm);
-    if (all(geometry.kernel, lengths.taps) && all(geometry.stride, lengths.stride))
+    if (are_all(geometry.kernel, lengths.taps) && are_all(geometry.stride, lengths.stride))
       return algorithm;
   }
   return std::nullopt;

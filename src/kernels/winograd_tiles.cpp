@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/channel_sums.h"
 #include "kernels/vector_loops.h"
 #include "kolo/base/checked.h"
 
@@ -19,33 +20,26 @@ Offsets::Offsets(Algorithm algorithm, int dimensions, bool has_phases, std::int6
     : dimensions_(dimensions) {
   const auto lengths = lengths_of(algorithm);
   const auto phases = has_phases ? lengths.stride : 1;
-  count_ = lengths.products * phases;
-  rest_ = {0};
-  for (int dimension = dimensions - 1; dimension >= 0; --dimension) {
-    std::vector<std::int64_t> along;
-    for (std::int64_t i = 0; i < count_; ++i)
-      along.push_back(i / phases * product + i % phases * phase);
-    if (dimension == 0) {
-      first_ = std::move(along);
-      break;
-    }
-    std::vector<std::int64_t> both;
-    for (const auto outer : along)
-      for (const auto inner : rest_) both.push_back(outer + inner);
-    rest_ = std::move(both);
+  // Of the next dimension, from the last one on.
+  const auto along = [&] {
+    std::vector<std::int64_t> offsets;
+    for (std::int64_t i = 0; i < lengths.products * phases; ++i)
+      offsets.push_back(i / phases * product + i % phases * phase);
     product *= lengths.products;
     phase *= phases;
+    return offsets;
+  };
+  rest_ = {0};
+  for (int dimension = dimensions - 1; dimension > 0; --dimension) {
+    std::vector<std::int64_t> both;
+    for (const auto outer : along())
+      for (const auto inner : rest_) both.push_back(outer + inner);
+    rest_ = std::move(both);
   }
+  first_ = along();
 }
 
 namespace {
-
-// Calls work with a pointer to the tensor's values.
-template <typename Work>
-void with_values(const torch::Tensor& tensor, const Work& work) {
-  if (tensor.scalar_type() == torch::kFloat) return work(tensor.data_ptr<float>());
-  work(static_cast<BFloat16*>(tensor.data_ptr()));
-}
 
 template <typename T>
 const T* as(const std::vector<float>& zeros) {
@@ -64,7 +58,6 @@ Tiles::Tiles(const ConvolutionGeometry& geometry, Algorithm algorithm)
       lengths_(lengths_of(algorithm)),
       dimensions_(narrow<int>(geometry.size.size())),
       padding_(geometry.padding),
-      outputs_(geometry.outputs),
       input_(geometry.size, geometry.inputs),
       output_(geometry.output_size(), geometry.outputs),
       zeros_(static_cast<std::size_t>(std::max(geometry.inputs, geometry.outputs))) {
@@ -84,73 +77,46 @@ void Tiles::find(std::int64_t number, Tile& tile) const {
   tile.sample = number;
 }
 
-template <typename T, typename BoxOf>
-void Tiles::spread_boxes(Spread what, const T* values, std::int64_t channels, std::int64_t phases,
-                         Range tiles, Coefficients to, const BoxOf& box_of) const {
-  const auto row = phases * channels;
-  const Offsets offsets(algorithm_, dimensions_, phases > 1, to.product, channels);
-  std::vector<const T*> at;
-  for (std::int64_t i = 0; i < tiles.count; ++i) {
-    box_of(values, tiles.first + i, at);
-    vector_loops().of<T>().spread(algorithm_, what, at.data(), channels, offsets,
-                                  to.data + i * row);
-  }
-}
-
-void Tiles::spread_inputs(const torch::Tensor& input, Range channels, Range tiles,
-                          Coefficients to) const {
+void Tiles::spread(Spread what, const torch::Tensor& from, Range channels, Range tiles,
+                   Coefficients to) const {
+  const bool is_input = what == Spread::inputs;
+  const auto row = (is_input ? phases_ : 1) * channels.count;
+  const Offsets offsets(algorithm_, dimensions_, is_input, to.product, channels.count);
+  const Grid& grid = is_input ? input_ : output_;
   Tile tile(dimensions_);
-  with_values(input, [&]<typename T>(const T* values) {
-    spread_boxes(Spread::inputs, values + channels.first, channels.count, phases_, tiles, to,
-                 [&](const T* from, std::int64_t number, std::vector<const T*>& at) {
-                   find(number, tile);
-                   input_.box(from, tile.sample, tile.input, lengths_.window, as<T>(zeros_), at);
-                 });
-  });
-}
-
-void Tiles::spread_output_gradients(const torch::Tensor& gradient, Range tiles,
-                                    Coefficients to) const {
-  Tile tile(dimensions_);
-  with_values(gradient, [&]<typename T>(const T* values) {
-    spread_boxes(Spread::output_gradients, values, outputs_, 1, tiles, to,
-                 [&](const T* from, std::int64_t number, std::vector<const T*>& at) {
-                   find(number, tile);
-                   output_.box(from, tile.sample, tile.output, lengths_.outputs, as<T>(zeros_), at);
-                 });
-  });
-}
-
-void Tiles::collect_outputs(Coefficients from, Range channels, Range tiles, const float* bias,
-                            const torch::Tensor& output) const {
-  const Offsets offsets(algorithm_, dimensions_, false, from.product, 0);
-  const float* const added = bias == nullptr ? nullptr : bias + channels.first;
-  Tile tile(dimensions_);
-  with_values(output, [&]<typename T>(T* values) {
-    std::vector<T*> at;
+  const auto& first = is_input ? tile.input : tile.output;
+  const auto length = is_input ? lengths_.window : lengths_.outputs;
+  with_values(from, [&]<typename T>() {
+    std::vector<const T*> at;
     for (std::int64_t i = 0; i < tiles.count; ++i) {
       find(tiles.first + i, tile);
-      output_.box<T>(values + channels.first, tile.sample, tile.output, lengths_.outputs, nullptr,
-                     at);
-      vector_loops().of<T>().collect(algorithm_, Collect::outputs, from.data + i * channels.count,
-                                     offsets, channels.count, added, at.data());
+      grid.box(values_of<const T>(from) + channels.first, tile.sample, first, length, as<T>(zeros_),
+               at);
+      vector_loops().of<T>().spread(algorithm_, what, at.data(), channels.count, offsets,
+                                    to.data + i * row);
     }
   });
 }
 
-void Tiles::collect_input_gradients(Coefficients from, Range channels, Range tiles,
-                                    const torch::Tensor& sums) const {
-  const auto row = phases_ * channels.count;
-  const Offsets offsets(algorithm_, dimensions_, true, from.product, channels.count);
-  std::vector<float*> at;
+void Tiles::collect(Collect what, Coefficients from, Range channels, Range tiles, const float* bias,
+                    const torch::Tensor& to) const {
+  const bool is_output = what == Collect::outputs;
+  const auto row = (is_output ? 1 : phases_) * channels.count;
+  const Offsets offsets(algorithm_, dimensions_, !is_output, from.product, channels.count);
+  const float* const added = bias == nullptr ? nullptr : bias + channels.first;
+  const Grid& grid = is_output ? output_ : input_;
   Tile tile(dimensions_);
-  for (std::int64_t i = 0; i < tiles.count; ++i) {
-    find(tiles.first + i, tile);
-    input_.box<float>(sums.data_ptr<float>() + channels.first, tile.sample, tile.input,
-                      lengths_.window, nullptr, at);
-    vector_loops().of_float.collect(algorithm_, Collect::input_gradients, from.data + i * row,
-                                    offsets, channels.count, nullptr, at.data());
-  }
+  const auto& first = is_output ? tile.output : tile.input;
+  const auto length = is_output ? lengths_.outputs : lengths_.window;
+  with_values(to, [&]<typename T>() {
+    std::vector<T*> at;
+    for (std::int64_t i = 0; i < tiles.count; ++i) {
+      find(tiles.first + i, tile);
+      grid.box<T>(values_of<T>(to) + channels.first, tile.sample, first, length, nullptr, at);
+      vector_loops().of<T>().collect(algorithm_, what, from.data + i * row, offsets, channels.count,
+                                     added, at.data());
+    }
+  });
 }
 
 }  // namespace kolo::winograd

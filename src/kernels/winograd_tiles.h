@@ -74,16 +74,12 @@ class Tiles {
   [[nodiscard]] std::int64_t count() const { return count_; }
   [[nodiscard]] std::int64_t of_sample() const { return of_sample_; }
 
-  // Spreads some tiles, of some channels of the inputs or all of the outputs.
-  void spread_inputs(const torch::Tensor& input, Range channels, Range tiles,
-                     Coefficients to) const;
-  void spread_output_gradients(const torch::Tensor& gradient, Range tiles, Coefficients to) const;
-
-  void collect_outputs(Coefficients from, Range channels, Range tiles, const float* bias,
-                       const torch::Tensor& output) const;
-  // Adds them to float32 sums.
-  void collect_input_gradients(Coefficients from, Range channels, Range tiles,
-                               const torch::Tensor& sums) const;
+  // Spreads some channels of some tiles: of inputs or of gradients of outputs.
+  void spread(Spread what, const torch::Tensor& from, Range channels, Range tiles,
+              Coefficients to) const;
+  // Collects outputs, with a bias or null, or adds gradients of inputs to float32 sums.
+  void collect(Collect what, Coefficients from, Range channels, Range tiles, const float* bias,
+               const torch::Tensor& to) const;
 
  private:
   // Beginning of a tile. Its memory is used again for the next, as there are many.
@@ -97,16 +93,11 @@ class Tiles {
   };
   void find(std::int64_t number, Tile& tile) const;
 
-  // Spreads boxes of `values`, which box_of(values, tile, at) finds, to rows of `channels`.
-  template <typename T, typename BoxOf>
-  void spread_boxes(Spread what, const T* values, std::int64_t channels, std::int64_t phases,
-                    Range tiles, Coefficients to, const BoxOf& box_of) const;
-
   Algorithm algorithm_;
   Lengths lengths_;
   int dimensions_;
   std::vector<std::int64_t> padding_;
-  std::int64_t outputs_, phases_ = 1;
+  std::int64_t phases_ = 1;
   Grid input_, output_;
   std::vector<float> zeros_;  // what stands for padding
   std::vector<std::int64_t> along_;

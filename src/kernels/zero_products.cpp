@@ -10,6 +10,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "kernels/channel_sums.h"
 #include "kernels/products.h"
 #include "kernels/taps.h"
 #include "kernels/vector_loops.h"
@@ -88,18 +89,13 @@ struct Side {
  private:
   void find_bits(const torch::Tensor& tensor) {
     constexpr std::int64_t least_of_thread = 1024;
-    const auto find = [&]<typename T>(const T* values) {
-      const auto find_nonzero = vector_loops().of<T>().find_nonzero;
+    with_values(tensor, [&]<typename T>() {
       at::parallel_for(
           0, nonzero.count(), least_of_thread, [&](std::int64_t begin, std::int64_t end) {
-            find_nonzero(values + begin * channels, end - begin, channels, nonzero[begin]);
+            vector_loops().of<T>().find_nonzero(values_of<const T>(tensor) + begin * channels,
+                                                end - begin, channels, nonzero[begin]);
           });
-    };
-    if (tensor.scalar_type() == torch::kFloat) {
-      find(tensor.data_ptr<float>());
-    } else {
-      find(static_cast<const BFloat16*>(tensor.data_ptr()));
-    }
+    });
   }
 
   void find_rare() {
@@ -216,7 +212,7 @@ void restore_zeros(const ConvolutionGeometry& geometry, const torch::Tensor& inp
   const Side inputs(input, geometry.inputs, geometry.batch);
   const Side outputs(output_gradient, geometry.outputs, geometry.batch);
   const auto dead_inputs = dead_channels(inputs), dead_outputs = dead_channels(outputs);
-  const auto taps = checked_product<std::int64_t>(geometry.kernel);
+  const auto taps = geometry.taps();
   at::parallel_for(0, taps, 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto tap = begin; tap < end; ++tap) {
       float* const matrix = gradients + tap * geometry.inputs * geometry.outputs;
@@ -321,42 +317,35 @@ bool is_reached(const std::uint8_t* flags, const Windows& windows, std::int64_t 
   return false;
 }
 
-// Calls set(values) with the vectors of `result` that no position with a flag is connected with.
-template <typename Value, typename Set>
+// Sets the vectors of `result` that no position with a flag is connected with to `vector`, or to 0
+// where that is null.
+template <typename Value>
 void set_unreached(const ConvolutionGeometry& geometry, const Windows& windows, const Flags& flags,
-                   const torch::Tensor& result, std::int64_t channels, const Set& set) {
-  const bool are_all_reached = std::all_of(windows.begin(), windows.end(), [](const Along& along) {
-    return std::all_of(along.windows.begin(), along.windows.end(),
-                       [](const Along::Window& window) { return window.first < window.end; });
+                   const torch::Tensor& result, std::int64_t channels, const float* vector) {
+  const bool are_all_reached = std::ranges::all_of(windows, [](const Along& along) {
+    return std::ranges::all_of(
+        along.windows, [](const Along::Window& window) { return window.first < window.end; });
   });
-  if (are_all_reached && std::find(flags.begin(), flags.end(), 0) == flags.end()) return;
+  if (are_all_reached && std::ranges::find(flags, 0) == flags.end()) return;
   const auto positions_from = narrow<std::int64_t>(flags.size()) / geometry.batch;
   const auto planes = windows[0].to_length(), rows = windows[1].to_length(),
              length = windows[2].to_length();
-  auto* const values = static_cast<Value*>(result.data_ptr());
+  Value* const all = values_of<Value>(result);
   at::parallel_for(0, geometry.batch * planes, 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto plane = begin; plane < end; ++plane) {
       const auto* const mine = flags.data() + plane / planes * positions_from;
       for (std::int64_t y = 0; y < rows; ++y) {
         for (std::int64_t x = 0; x < length; ++x) {
-          if (!is_reached(mine, windows, plane % planes, y, x))
-            set(values + ((plane * rows + y) * length + x) * channels);
+          if (is_reached(mine, windows, plane % planes, y, x)) continue;
+          Value* const values = all + ((plane * rows + y) * length + x) * channels;
+          for (std::int64_t i = 0; i < channels; ++i) {
+            if (std::isfinite(static_cast<float>(values[i])))
+              values[i] = static_cast<Value>(vector == nullptr ? 0.F : vector[i]);
+          }
         }
       }
     }
   });
-}
-
-template <typename Value>
-void restore_outputs(const ConvolutionGeometry& geometry, const Flags& flags, const float* bias,
-                     const torch::Tensor& output) {
-  set_unreached<Value>(geometry, windows_of(geometry, true), flags, output, geometry.outputs,
-                       [&](Value* values) {
-                         for (std::int64_t i = 0; i < geometry.outputs; ++i) {
-                           if (std::isfinite(static_cast<float>(values[i])))
-                             values[i] = static_cast<Value>(bias == nullptr ? 0.F : bias[i]);
-                         }
-                       });
 }
 
 }  // namespace
@@ -364,21 +353,19 @@ void restore_outputs(const ConvolutionGeometry& geometry, const Flags& flags, co
 void restore_zero_outputs(const ConvolutionGeometry& geometry, const torch::Tensor& input,
                           const float* bias, const torch::Tensor& output) {
   const auto flags = flags_of(input, geometry.inputs);
+  const auto windows = windows_of(geometry, true);
   if (output.scalar_type() == torch::kFloat)
-    restore_outputs<float>(geometry, flags, bias, output);
+    set_unreached<float>(geometry, windows, flags, output, geometry.outputs, bias);
   else
-    restore_outputs<c10::BFloat16>(geometry, flags, bias, output);
+    set_unreached<c10::BFloat16>(geometry, windows, flags, output, geometry.outputs, bias);
 }
 
 void restore_zero_input_gradients(const ConvolutionGeometry& geometry,
                                   const torch::Tensor& output_gradient,
                                   const torch::Tensor& input_gradient) {
-  const auto flags = flags_of(output_gradient, geometry.outputs);
-  set_unreached<float>(geometry, windows_of(geometry, false), flags, input_gradient,
-                       geometry.inputs, [&](float* values) {
-                         for (std::int64_t i = 0; i < geometry.inputs; ++i)
-                           if (std::isfinite(values[i])) values[i] = 0;
-                       });
+  set_unreached<float>(geometry, windows_of(geometry, false),
+                       flags_of(output_gradient, geometry.outputs), input_gradient, geometry.inputs,
+                       nullptr);
 }
 
 }  // namespace kolo

@@ -14,18 +14,12 @@ namespace kolo {
 
 namespace {
 
-// Rows that go to another coordinate along an axis.
-struct SentRows {
-  int coordinate = 0;
-  std::int64_t rows = 0;
-};
-
 // Part of a layer that a coordinate along an axis has.
 struct AxisPart {
-  std::int64_t input = 0, output = 0;        // rows, all of them where the layer is whole
-  std::int64_t gathered = 0;                 // rows after gathering; 0: nothing is gathered
-  std::int64_t owned = 0, extended = 0;      // of the side that is exchanged
-  std::vector<SentRows> extending, folding;  // sends
+  std::int64_t input = 0, output = 0;          // rows, all of them where the layer is whole
+  std::int64_t gathered = 0;                   // rows after gathering; 0: nothing is gathered
+  std::int64_t owned = 0, extended = 0;        // of the side that is exchanged
+  std::vector<RowMessage> extending, folding;  // sends; peers are coordinates along the axis
 };
 
 std::int64_t product(std::initializer_list<std::int64_t> factors) {
@@ -69,12 +63,6 @@ std::vector<int> full_shape(std::span<const std::int64_t> lengths,
   return full;
 }
 
-// The layers along one axis.
-std::vector<LayerCut> cut_along(std::span<const FieldLayer> layers, std::size_t axis,
-                                std::int64_t length, int ranks) {
-  return cut_layers(layers_along(layers, axis), cut_evenly(length, ranks));
-}
-
 // FLOPs of the layer for `coarse` values per channel, outputs or a transposed layer's inputs, each
 // of which meets all taps.
 std::int64_t flops_of(const FieldLayer& layer, std::int64_t coarse) {
@@ -96,12 +84,6 @@ std::int64_t whole_sample_flops(const SpatialNetworkPlan& plan, std::size_t laye
   return flops_of(plan.layers[layer], coarse);
 }
 
-std::vector<SentRows> sent_rows(std::span<const RowMessage> messages) {
-  std::vector<SentRows> sent;
-  for (const auto& message : messages) sent.push_back({message.peer, message.rows.size()});
-  return sent;
-}
-
 AxisPart axis_part(const LayerCut& cut, bool is_whole, int coordinate) {
   const auto rows = [&](const AxisCut& side) {
     return is_whole ? side.length() : side.rows(coordinate).size();
@@ -113,19 +95,9 @@ AxisPart axis_part(const LayerCut& cut, bool is_whole, int coordinate) {
   if (is_whole || cut.input.ranks() == 1) return part;
   part.extended = cut.extended(coordinate).size();
   const auto messages = row_messages(cut, coordinate);
-  part.extending = sent_rows(messages.sends);
-  part.folding = sent_rows(messages.receives);
+  part.extending = messages.sends;
+  part.folding = messages.receives;
   return part;
-}
-
-std::vector<AxisPart> axis_parts(const SpatialNetworkPlan& plan, std::size_t layer,
-                                 std::span<const int> coordinates) {
-  std::vector<AxisPart> parts;
-  for (std::size_t axis = 0; axis < coordinates.size(); ++axis) {
-    parts.push_back(
-        axis_part(plan.cuts[layer][axis], plan.is_whole(layer, axis), coordinates[axis]));
-  }
-  return parts;
 }
 
 std::int64_t elements(std::span<const AxisPart> axes, std::int64_t channels,
@@ -157,7 +129,7 @@ std::vector<int> coordinates_of(const SpatialNetworkPlan& plan, int rank) {
 std::vector<HaloMessage> halo_messages(const SpatialNetworkPlan& plan,
                                        std::span<const AxisPart> axes,
                                        std::span<const int> coordinates, std::int64_t channels,
-                                       std::vector<SentRows> AxisPart::*direction) {
+                                       std::vector<RowMessage> AxisPart::*direction) {
   std::vector<HaloMessage> messages;
   int rank = 0;
   for (std::size_t axis = 0; axis < axes.size(); ++axis)
@@ -167,7 +139,7 @@ std::vector<HaloMessage> halo_messages(const SpatialNetworkPlan& plan,
     plane = elements(axes.subspan(axis + 1), plane, &AxisPart::owned);
     for (const auto& [coordinate, rows] : axes[axis].*direction) {
       const auto peer = rank + (coordinate - coordinates[axis]) * rank_step(plan, axis);
-      const auto count = checked_multiply(plane, rows);
+      const auto count = checked_multiply(plane, rows.size());
       if (count > 0) messages.push_back({peer, axis, count});
     }
   }
@@ -193,7 +165,11 @@ std::vector<HaloGather> gathers_of(std::vector<AxisPart> axes, const SpatialNetw
 SpatialLayerPart layer_part(const SpatialNetworkPlan& plan, std::size_t number,
                             std::span<const int> coordinates) {
   const auto& layer = plan.layers[number];
-  const auto axes = axis_parts(plan, number, coordinates);
+  std::vector<AxisPart> axes;
+  for (std::size_t axis = 0; axis < coordinates.size(); ++axis) {
+    axes.push_back(
+        axis_part(plan.cuts[number][axis], plan.is_whole(number, axis), coordinates[axis]));
+  }
   const bool is_folded = is_transposed(layer);
   SpatialLayerPart part;
   const auto coarse = is_folded ? &AxisPart::input : &AxisPart::output;
@@ -219,12 +195,6 @@ SpatialLayerPart layer_part(const SpatialNetworkPlan& plan, std::size_t number,
   return part;
 }
 
-std::int64_t elements_of(std::span<const HaloMessage> messages) {
-  std::int64_t sum = 0;
-  for (const auto& message : messages) add_to(sum, message.elements);
-  return sum;
-}
-
 SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> coordinates) {
   SpatialTotals totals;
   std::int64_t largest_gradient = 0;
@@ -232,7 +202,7 @@ SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> coo
     const auto& layer = plan.layers[number];
     const auto part = layer_part(plan, number, coordinates);
     for (const auto* messages : {&part.forward, &part.backward}) {
-      add_to(totals.halo_elements, elements_of(*messages));
+      for (const auto& message : *messages) add_to(totals.halo_elements, message.elements);
       add_to(totals.halo_messages, static_cast<std::int64_t>(messages->size()));
     }
     const bool is_joined = number == 0 || plan.layers[number - 1].outputs != layer.inputs;
@@ -307,7 +277,8 @@ SpatialNetworkPlan plan_spatial_network(std::span<const FieldLayer> layers,
   (void)plan.ranks();  // that can be counted
   plan.cuts.resize(layers.size());
   for (std::size_t axis = 0; axis < lengths.size(); ++axis) {
-    auto along = cut_along(layers, axis, lengths[axis], plan.shape[axis]);
+    auto along =
+        cut_layers(layers_along(layers, axis), cut_evenly(lengths[axis], plan.shape[axis]));
     for (std::size_t layer = 0; layer < layers.size(); ++layer)
       plan.cuts[layer].push_back(std::move(along[layer]));
   }

@@ -12,6 +12,7 @@
 #include "nn/losses/loss_entry.h"
 #include "nn/script.h"
 #include "nn/tensor_text.h"
+#include "settings/section.h"
 
 namespace kolo {
 
@@ -22,29 +23,13 @@ const LossEntry& loss_entry(std::string_view name) {
     if (name == entry.name || std::ranges::find(entry.aliases, name) != entry.aliases.end())
       return entry;
   }
-  const auto near = nearest(name, known);
   throw InputError(fmt::format("loss: unknown loss {}, expected one of {}{}", quote(name),
-                               join(known),
-                               near.empty() ? "" : fmt::format("; did you mean {}?", quote(near))));
+                               join(known), suggestion(name, known)));
 }
 
 LossFunction make_loss(std::string_view name) {
   const auto& entry = loss_entry(name);
   return entry.make(entry.defaults);
-}
-
-void losses::require_numbers_of_one_shape(std::string_view loss, const torch::Tensor& outputs,
-                                          const torch::Tensor& targets) {
-  if (outputs.sizes() == targets.sizes() && targets.is_floating_point()) return;
-  throw InputError(
-      fmt::format("loss: {} of outputs {} and targets {}, expected numbers of one shape", loss,
-                  shape_of(outputs), shape_of(targets)));
-}
-
-void losses::require_smoothing(double label_smoothing) {
-  if (label_smoothing >= 0 && label_smoothing < 1) return;
-  throw InputError(fmt::format("loss: label smoothing is {}, expected a number from 0 to below 1",
-                               label_smoothing));
 }
 
 namespace {

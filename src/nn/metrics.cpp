@@ -8,6 +8,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "nn/tensor_text.h"
 
 namespace kolo {
 
@@ -36,10 +37,9 @@ void require_rows(const torch::Tensor& logits, const torch::Tensor& targets) {
                               targets.size(0) == logits.size(0) && !targets.is_floating_point();
   if (fits) return;
   throw InputError(fmt::format(
-      "metrics: logits [{}] and targets [{}] of {}, expected logits [N, classes] and the classes' "
+      "metrics: logits [{}] and targets {}, expected logits [N, classes] and the classes' "
       "indices [N], or one logit and one target per sample",
-      fmt::join(logits.sizes().vec(), ", "), fmt::join(targets.sizes().vec(), ", "),
-      torch::toString(targets.scalar_type())));
+      fmt::join(logits.sizes().vec(), ", "), shape_of(targets)));
 }
 
 }  // namespace

@@ -56,6 +56,10 @@ ModelEntry entry_of(ModelDescription description) {
   return entry;
 }
 
+[[noreturn]] void refuse_model(const ModelEntry& model, std::string_view what) {
+  throw InputError(fmt::format("model {}: {}", model.name, what));
+}
+
 bool has_positive_lengths(const std::vector<std::int64_t>& shape) {
   return std::ranges::all_of(shape, [](std::int64_t length) { return length > 0; });
 }
@@ -64,23 +68,17 @@ void check_output(const ModelEntry& model, const ModelOptions& options) {
   const auto& shape = options.output_shape;
   const bool is_numbers = !shape.empty();
   if (is_numbers && model.output == ModelOutput::classes) {
-    throw InputError(fmt::format(
-        "model {}: tells classes apart, but the data's targets are numbers; use mlp, torchscript, "
-        "or for fields unet3d",
-        model.name));
+    refuse_model(model,
+                 "tells classes apart, but the data's targets are numbers; use mlp, torchscript, "
+                 "or for fields unet3d");
   }
-  if (!is_numbers && model.output == ModelOutput::numbers) {
-    throw InputError(fmt::format(
-        "model {}: makes fields, but the data has classes; use a classifier", model.name));
-  }
+  if (!is_numbers && model.output == ModelOutput::numbers)
+    refuse_model(model, "makes fields, but the data has classes; use a classifier");
   if (!has_positive_lengths(shape)) {
-    throw InputError(fmt::format("model {}: the output's shape is [{}], expected lengths above 0",
-                                 model.name, fmt::join(shape, ", ")));
+    refuse_model(model, fmt::format("the output's shape is {}, expected lengths above 0", shape));
   }
-  if (!is_numbers && options.classes < 1) {
-    throw InputError(
-        fmt::format("model {}: {} classes, expected 1 or more", model.name, options.classes));
-  }
+  if (!is_numbers && options.classes < 1)
+    refuse_model(model, fmt::format("{} classes, expected 1 or more", options.classes));
 }
 
 // Parts must make up the whole, which is a vector.
@@ -92,18 +90,17 @@ void check_parts(const ModelEntry& model, std::string_view what,
   for (const auto& part : parts)
     values = checked_add(values, checked_product(std::span<const std::int64_t>(part)));
   if (whole == std::vector{values} && std::ranges::all_of(parts, has_positive_lengths)) return;
-  throw InputError(
-      fmt::format("model {}: the {}'s parts are [{}], but its shape is [{}], expected "
-                  "their number of values",
-                  model.name, what, fmt::join(parts, ", "), fmt::join(whole, ", ")));
+  refuse_model(model, fmt::format("the {}'s parts are {}, but its shape is {}, expected their "
+                                  "number of values",
+                                  what, parts, whole));
 }
 
 void check_shapes(const ModelEntry& model, const ModelOptions& options) {
   const auto& shape = options.input_shape;
   if (shape.empty() || !has_positive_lengths(shape)) {
-    throw InputError(fmt::format(
-        "model {}: the input's shape is [{}], expected one or more lengths, each above 0",
-        model.name, fmt::join(shape, ", ")));
+    refuse_model(
+        model,
+        fmt::format("the input's shape is {}, expected one or more lengths, each above 0", shape));
   }
   check_output(model, options);
   check_parts(model, "input", options.input_parts, shape);
@@ -147,6 +144,16 @@ OwnSettings own_settings(const ModelEntry& model, const ModelOptions& options) {
   return own;
 }
 
+// Settings that are checked, with defaults for those left open.
+OwnSettings checked(const ModelEntry& entry, OwnSettings own) {
+  if (!own.has_value()) own = entry.defaults;
+  entry.check(own, [&](std::string_view key, std::string_view reason) {
+    refuse_model(entry, fmt::format("{}: {}", key, reason));
+  });
+  entry.complete(own);
+  return own;
+}
+
 }  // namespace
 
 void ModelCatalogue::add(ModelDescription description) {
@@ -167,9 +174,8 @@ const ModelEntry& ModelCatalogue::find(const std::string& name) const {
     if (entry.name == name) return entry;
     known.push_back(entry.name);
   }
-  const std::string suggestion = nearest(name, known);
-  const std::string hint =
-      suggestion.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", suggestion);
+  const std::string near = nearest(name, known);
+  const std::string hint = near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near);
   throw InputError(
       fmt::format("models: unknown model \"{}\"{}, known are {}", name, hint, join(known)));
 }
@@ -177,16 +183,6 @@ const ModelEntry& ModelCatalogue::find(const std::string& name) const {
 std::shared_ptr<Network> ModelCatalogue::make(const std::string& name,
                                               const ModelOptions& options) const {
   return make(name, own_settings(find(name), options), options);
-}
-
-// Settings that are checked, with defaults for those left open.
-OwnSettings ModelCatalogue::checked(const ModelEntry& entry, OwnSettings own) {
-  if (!own.has_value()) own = entry.defaults;
-  entry.check(own, [&](std::string_view key, std::string_view reason) {
-    throw InputError(fmt::format("model {}: {}: {}", entry.name, key, reason));
-  });
-  entry.complete(own);
-  return own;
 }
 
 std::shared_ptr<Network> ModelCatalogue::make(const std::string& name, OwnSettings own,

@@ -34,15 +34,6 @@ std::vector<NetworkStage> Network::stages() const {
       "Network::stages()");
 }
 
-std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module) {
-  std::vector<torch::Tensor> distinct;
-  std::unordered_set<const c10::TensorImpl*> known;
-  for (const torch::Tensor& parameter : module.parameters()) {
-    if (known.insert(parameter.unsafeGetTensorImpl()).second) distinct.push_back(parameter);
-  }
-  return distinct;
-}
-
 namespace {
 
 bool is_in(const std::string& name, const std::string& module) {
@@ -82,8 +73,7 @@ void Network::freeze(std::span<const std::string> names) {
     }
     if (!is_known) refuse_to_freeze(name, *this);
   }
-  const auto all = parameters();
-  if (std::ranges::none_of(all, [](const auto& each) { return each.requires_grad(); }))
+  if (std::ranges::none_of(parameters(), &torch::Tensor::requires_grad))
     throw InputError("nothing is left to train; leave some of the network out");
   train(is_training());
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -199,6 +200,16 @@ void OperatorRecorder::add(const at::RecordFunction& function,
   if (!layer.name.empty() && (layer.kind == "addmm" || layer.kind == "matmul"))
     layer.kind = "linear";
   layers_.push_back(std::move(layer));
+}
+
+// Each once, also those that a module has under several names (tied weights).
+std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> distinct;
+  std::unordered_set<const c10::TensorImpl*> known;
+  for (const torch::Tensor& parameter : module.parameters()) {
+    if (known.insert(parameter.unsafeGetTensorImpl()).second) distinct.push_back(parameter);
+  }
+  return distinct;
 }
 
 // While it lives the network is in evaluation mode.

@@ -96,9 +96,7 @@ class RecomputedStage {
 
   [[nodiscard]] bool trains() const {
     return std::ranges::any_of(stage_.modules, [](const NetworkStage::NamedModule& part) {
-      const auto parameters = part.module->parameters();
-      return std::ranges::any_of(parameters,
-                                 [](const torch::Tensor& each) { return each.requires_grad(); });
+      return std::ranges::any_of(part.module->parameters(), &torch::Tensor::requires_grad);
     });
   }
 
@@ -213,9 +211,7 @@ class Recomputation final : public torch::autograd::Node {
 StagePayload run_recomputed(const std::shared_ptr<RecomputedStage>& stage, StagePayload payload) {
   const bool needs_gradients =
       at::GradMode::is_enabled() && !payload.empty() &&
-      (stage->trains() || std::ranges::any_of(payload, [](const torch::Tensor& each) {
-         return each.requires_grad();
-       }));
+      (stage->trains() || std::ranges::any_of(payload, &torch::Tensor::requires_grad));
   if (!needs_gradients) return stage->run(std::move(payload));
   const auto node = make_graph_node<Recomputation>(stage, payload);
   StagePayload outputs;

@@ -2,12 +2,11 @@
 #include "kernels/fused.h"
 
 #include <random>
-#include <thread>
 
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include "compare.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -64,25 +63,15 @@ struct Problem {
   }
 };
 
-// Relative to the largest value, beside what a rounding to its type changes.
-void expect_close(const Tensor& value, const Tensor& reference, const char* what) {
-  ASSERT_EQ(value.defined(), reference.defined()) << what;
-  if (!value.defined()) return;
-  ASSERT_EQ(value.sizes(), reference.sizes()) << what;
-  const double scale = 1e-3 + reference.abs().max().item<double>();
-  const double tolerance = value.scalar_type() == torch::kBFloat16 ? 4e-3 : 2e-5;
-  EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), tolerance * scale)
-      << what;
-}
-
 void expect_reference(const Values& values, const Values& reference) {
-  expect_close(values.output, reference.output, "output");
-  expect_close(values.of_input, reference.of_input, "input's gradient");
-  expect_close(values.of_addend, reference.of_addend, "addend's gradient");
-  expect_close(values.of_weight, reference.of_weight, "weight's gradient");
-  expect_close(values.of_bias, reference.of_bias, "bias's gradient");
-  expect_close(values.mean, reference.mean, "running mean");
-  expect_close(values.variance, reference.variance, "running variance");
+  constexpr double tolerance = 2e-5;
+  expect_close(values.output, reference.output, "output", tolerance);
+  expect_close(values.of_input, reference.of_input, "input's gradient", tolerance);
+  expect_close(values.of_addend, reference.of_addend, "addend's gradient", tolerance);
+  expect_close(values.of_weight, reference.of_weight, "weight's gradient", tolerance);
+  expect_close(values.of_bias, reference.of_bias, "bias's gradient", tolerance);
+  expect_close(values.mean, reference.mean, "running mean", tolerance);
+  expect_close(values.variance, reference.variance, "running variance", tolerance);
 }
 
 TEST(BatchNorm, IsLibTorchsOverRandomShapes) {
@@ -126,13 +115,11 @@ TEST(BatchNorm, AveragesCumulativelyWithoutAMomentum) {
 TEST(BatchNorm, DoesNotDependOnTheNumberOfThreads) {
   torch::manual_seed(3);
   const Problem problem({32, 64, 17, 16}, true, Activation::relu);
-  const int before = at::get_num_threads();
   std::vector<Values> values;
-  for (const int threads : {1, 2}) {
-    at::set_num_threads(threads);
+  for (const int count : {1, 2}) {
+    const Threads threads(count);
     values.push_back(problem.values(torch::kFloat));
   }
-  at::set_num_threads(before);
   EXPECT_TRUE(values[0].output.equal(values[1].output));
   EXPECT_TRUE(values[0].of_input.equal(values[1].of_input));
   EXPECT_TRUE(values[0].of_weight.equal(values[1].of_weight));

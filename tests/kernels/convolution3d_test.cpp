@@ -22,16 +22,11 @@ using Up =
 
 class Convolution3dTest : public testing::TestWithParam<std::tuple<bool, int>> {
  protected:
-  void SetUp() override {
-    threads_ = at::get_num_threads();
-    at::set_num_threads(std::get<1>(GetParam()));
-    torch::manual_seed(1);
-  }
-  void TearDown() override { at::set_num_threads(threads_); }
+  Convolution3dTest() { torch::manual_seed(1); }
   [[nodiscard]] static bool by_taps() { return std::get<0>(GetParam()); }
 
  private:
-  int threads_ = 1;
+  Threads threads_{std::get<1>(GetParam())};
 };
 
 TEST_P(Convolution3dTest, EqualsTorchsOverRandomShapes) {
@@ -49,18 +44,12 @@ TEST_P(Convolution3dTest, EqualsTorchsOverRandomShapes) {
     const auto x = torch::randn({batch, inputs, 1 + length(), 1 + length(), 1 + length()});
     SCOPED_TRACE(fmt::format("{} to {} channels, kernel {}, stride {}, padding {}", inputs, outputs,
                              kernel, stride, padding));
-    Down(torch::nn::Conv3dOptions(inputs, outputs, kernel)
-             .stride(stride)
-             .padding(padding)
-             .bias(has_bias),
-         by_taps())
-        .expect_alike(x);
+    const auto with = [&](auto options) {
+      return options.stride(stride).padding(padding).bias(has_bias);
+    };
+    Down(with(torch::nn::Conv3dOptions(inputs, outputs, kernel)), by_taps()).expect_alike(x);
     if (stride < kernel || padding == 0) {
-      Up(torch::nn::ConvTranspose3dOptions(inputs, outputs, kernel)
-             .stride(stride)
-             .padding(padding)
-             .bias(has_bias),
-         by_taps())
+      Up(with(torch::nn::ConvTranspose3dOptions(inputs, outputs, kernel)), by_taps())
           .expect_alike(x);
     }
     if (HasFailure()) return;

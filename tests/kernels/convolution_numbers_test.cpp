@@ -46,8 +46,7 @@ TEST_P(ZeroProductsTest, AddUpToZero) {
   std::mt19937 random(static_cast<unsigned>(11 * dimensions) + static_cast<unsigned>(threads));
   std::int64_t zeros = 0, kernels = 0;
   for (int round = 0; round < 15; ++round) {
-    auto geometry = random_geometry(random, dimensions);
-    kernel_case.suit(geometry);
+    const auto geometry = kernel_case.geometry(random, dimensions);
     SCOPED_TRACE(text_of(geometry));
     const auto kernel = kernel_case.make(geometry);
     if (!kernel) continue;
@@ -113,7 +112,6 @@ TEST(MinimalAlgorithms, HideNothingThatIsNoNumber) {
 // Added up one by one in float32, 53 824 values of one sign are off by 8e-6.
 TEST(SumByChannel, LosesNoDigits) {
   torch::manual_seed(4);
-  const auto threads = at::get_num_threads();
   for (const auto type : {torch::kFloat, torch::kBFloat16}) {
     const auto values = (1 + torch::rand({64, 16, 29, 29})).to(type);
     const auto sums = values.to(torch::kDouble).sum({0, 2, 3});
@@ -122,13 +120,12 @@ TEST(SumByChannel, LosesNoDigits) {
                                  ? with_batch_last(values)
                                  : values.contiguous(at::MemoryFormat::ChannelsLast);
       for (const int count : {1, 2}) {
-        at::set_num_threads(count);
+        const Threads threads(count);
         const auto error = (sum_by_channel(in_memory, order).to(torch::kDouble) - sums) / sums;
         EXPECT_LT(error.abs().max().item<double>(), 5e-7) << type << ", " << count << " threads";
       }
     }
   }
-  at::set_num_threads(threads);
 }
 
 // Rounding the weights and the results to bfloat16 is all that may be lost, twice over.
@@ -137,20 +134,16 @@ TEST(ConvolutionKernels, AreNearlyIdealInBFloat16) {
   std::mt19937 random(5);
   for (const auto& kernel_case : kernel_cases()) {
     for (int round = 0; round < 12; ++round) {
-      auto geometry = random_geometry(random, 2 + round % 2);
-      kernel_case.suit(geometry);
+      const auto geometry = kernel_case.geometry(random, 2 + round % 2);
       if (geometry.type != torch::kBFloat16) break;
       SCOPED_TRACE(std::string(kernel_case.name) + ": " + text_of(geometry));
       const auto kernel = kernel_case.make(geometry);
       if (!kernel) continue;
       const Problem problem(geometry);
       const auto values = problem.by(*kernel), reference = problem.reference();
-      const auto error = [](const Tensor& value, const Tensor& exact) {
-        return ((value.to(torch::kDouble) - exact).norm() / (1e-9 + exact.norm())).item<double>();
-      };
-      EXPECT_LT(error(values.output, reference.output), bfloat16_rounding);
-      EXPECT_LT(error(values.of_input, reference.of_input), bfloat16_rounding);
-      EXPECT_LT(error(values.of_weight, reference.of_weight), bfloat16_rounding);
+      expect_nearly_ideal(values.output, reference.output, "output");
+      expect_nearly_ideal(values.of_input, reference.of_input, "gradient of the input");
+      expect_nearly_ideal(values.of_weight, reference.of_weight, "gradient of the weight");
     }
   }
 }

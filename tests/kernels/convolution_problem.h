@@ -14,6 +14,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include "compare.h"
 #include "kernels/convolution_kernel.h"
 #include "kolo/kernels/convolution.h"
 
@@ -110,19 +111,6 @@ struct Problem {
   }
 };
 
-// Relative to the largest value: sums of up to some thousand products in float32, beside what a
-// rounding of the result to its type changes.
-inline void expect_close(const Tensor& value, const Tensor& reference, const std::string& what) {
-  ASSERT_EQ(value.defined(), reference.defined()) << what;
-  if (!value.defined()) return;
-  ASSERT_EQ(value.sizes(), reference.sizes()) << what;
-  if (value.numel() == 0) return;
-  const double scale = 1e-3 + reference.abs().max().item<double>();
-  const double tolerance = value.scalar_type() == torch::kBFloat16 ? 4e-3 : 1e-5;
-  EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), tolerance * scale)
-      << what;
-}
-
 // A layer in float32 and torch's own in float64, which is the same to 1e-5.
 template <typename Layer, typename Plain, typename Options>
 struct Layers {
@@ -174,43 +162,43 @@ inline ConvolutionGeometry random_geometry(std::mt19937& random, std::size_t dim
   return geometry;
 }
 
-using MakeKernel = std::unique_ptr<ConvolutionKernel> (*)(const ConvolutionGeometry&);
-
 struct KernelCase {
   const char* name;
-  MakeKernel make;
+  std::unique_ptr<ConvolutionKernel> (*make)(const ConvolutionGeometry&);
+  torch::ScalarType type = torch::kFloat;
   void (*suit)(ConvolutionGeometry&) = [](ConvolutionGeometry&) {};
-  double rounding = 0;  // of what is multiplied; 0: only results are rounded
-};
+  bool rounds = false;  // also what is multiplied, not only results
 
-inline void suit_bfloat16(ConvolutionGeometry& geometry) {
-  geometry.type = torch::kBFloat16;
-}
+  // A random one that suits it.
+  [[nodiscard]] ConvolutionGeometry geometry(std::mt19937& random, std::size_t dimensions) const {
+    auto geometry = random_geometry(random, dimensions);
+    geometry.type = type;
+    suit(geometry);
+    return geometry;
+  }
+};
 
 // Channels that fill vectors, in whole blocks or not, and weights with the taps first: kolo packs
 // these itself.
-inline void suit_bfloat16_packing(ConvolutionGeometry& geometry) {
-  geometry.type = torch::kBFloat16;
+inline void suit_packing(ConvolutionGeometry& geometry) {
   geometry.inputs = 16 * (1 + geometry.inputs % 9);
   geometry.outputs = 16 * (1 + geometry.outputs % 19);
   geometry.has_taps_first = true;
 }
 
 // Strides of 2 and 3 over kernels of 1 to 4, some of which oneDNN's tiles get wrong.
-inline void suit_bfloat16_far_strides(ConvolutionGeometry& geometry) {
-  suit_bfloat16_packing(geometry);
+inline void suit_far_strides(ConvolutionGeometry& geometry) {
+  suit_packing(geometry);
   for (auto& stride : geometry.stride) stride = 2 + stride % 2;
 }
 
-inline void suit_bfloat16_taps(ConvolutionGeometry& geometry) {
-  geometry.type = torch::kBFloat16;
+inline void suit_taps(ConvolutionGeometry& geometry) {
   geometry.inputs = 32 * (1 + geometry.inputs % 5);
   geometry.outputs = 32 * (1 + geometry.outputs % 5);
 }
 
 // Lengths up to 33, and channels that leave tiles partly empty.
 inline void suit_tiles(ConvolutionGeometry& geometry) {
-  geometry.type = torch::kBFloat16;
   geometry.batch = 1 + geometry.batch % 5;
   geometry.inputs = 3 * geometry.inputs;
   geometry.outputs = 2 * geometry.outputs + 1;
@@ -218,13 +206,14 @@ inline void suit_tiles(ConvolutionGeometry& geometry) {
   last = std::min<std::int64_t>(33, last * (1 + geometry.inputs % 4));
 }
 
-inline void suit_bfloat16_columns(ConvolutionGeometry& geometry) {
-  geometry.type = torch::kBFloat16;
+inline void suit_columns(ConvolutionGeometry& geometry) {
   geometry.inputs = 16 * (1 + geometry.inputs % 2);
   geometry.outputs += geometry.outputs % 2;
 }
 
-inline void suit_winograd_of(std::int64_t stride, ConvolutionGeometry& geometry) {
+// Either of the two kernels that there are minimal algorithms for.
+inline void suit_winograd(ConvolutionGeometry& geometry) {
+  const auto stride = 1 + geometry.stride[0] % 2;
   geometry.inputs = 16 * (1 + geometry.inputs % 6);
   // Enough channels for taps to be made in several parts, sometimes.
   geometry.outputs = 16 * (1 + 3 * geometry.outputs % 13);
@@ -233,16 +222,6 @@ inline void suit_winograd_of(std::int64_t stride, ConvolutionGeometry& geometry)
     geometry.kernel[i] = 2 + stride;
     geometry.size[i] = std::max(geometry.size[i], geometry.kernel[i] - 2 * geometry.padding[i]);
   }
-}
-
-// Either of the two kernels that there are minimal algorithms for.
-inline void suit_winograd(ConvolutionGeometry& geometry) {
-  suit_winograd_of(1 + geometry.stride[0] % 2, geometry);
-}
-
-inline void suit_winograd_bfloat16(ConvolutionGeometry& geometry) {
-  suit_winograd(geometry);
-  geometry.type = torch::kBFloat16;
 }
 
 // Kernels of one value with strides that the inputs' lengths are multiples of, over few channels:
@@ -256,20 +235,14 @@ inline void suit_strided_points(ConvolutionGeometry& geometry) {
   }
 }
 
-inline void suit_strided_points_bfloat16(ConvolutionGeometry& geometry) {
-  suit_strided_points(geometry);
-  geometry.type = torch::kBFloat16;
-}
-
 // Numbers of positions and channels at which oneDNN goes wrong.
-inline void suit_odd_points_bfloat16(ConvolutionGeometry& geometry) {
+inline void suit_odd_points(ConvolutionGeometry& geometry) {
   geometry.outputs |= 1;
   for (std::size_t i = 0; i < geometry.size.size(); ++i) {
     geometry.kernel[i] = geometry.stride[i] = 1;
     geometry.padding[i] = 0;
   }
   geometry.size.front() = 30;
-  geometry.type = torch::kBFloat16;
 }
 
 // Geometries that it knows, with batches that fill its vectors from one to five.
@@ -286,44 +259,41 @@ inline void suit_image_lanes(ConvolutionGeometry& geometry) {
 
 // Rounding the weights and the results to bfloat16 changes 2.3e-3, by root mean squares; no kernel
 // may come to more than twice that.
-inline constexpr double bfloat16_rounding = 4.6e-3;
+inline void expect_nearly_ideal(const Tensor& value, const Tensor& reference, const char* what) {
+  ASSERT_EQ(value.sizes(), reference.sizes()) << what;
+  const double error = (value.to(torch::kDouble) - reference).norm().item<double>();
+  EXPECT_LT(error, 4.6e-3 * (1e-3 + reference.norm().item<double>())) << what;
+}
 
 // Kernels for images, volumes and lines, where there are such.
 inline std::vector<KernelCase> kernel_cases() {
+  constexpr auto float32 = torch::kFloat, bfloat16 = torch::kBFloat16;
   return {{"direct", make_direct_convolution},
           {"by_tap", make_tap_convolution},
-          {"usual_strided_points", make_convolution_kernel, suit_strided_points},
-          {"direct_bfloat16", make_direct_convolution, suit_bfloat16},
-          {"direct_bfloat16_packed", make_direct_convolution, suit_bfloat16_packing},
-          {"usual_bfloat16_far_strides", make_convolution_kernel, suit_bfloat16_far_strides,
-           bfloat16_rounding},
-          {"usual_bfloat16_odd_points", make_convolution_kernel, suit_odd_points_bfloat16,
-           bfloat16_rounding},
-          {"usual_bfloat16_strided_points", make_convolution_kernel, suit_strided_points_bfloat16,
-           bfloat16_rounding},
-          {"by_tap_bfloat16", make_bfloat16_tap_convolution, suit_bfloat16_taps},
-          {"tiles", make_tile_convolution, suit_tiles, bfloat16_rounding},
-          {"tiles_far", make_tile_convolution, suit_bfloat16},
+          {"usual_strided_points", make_convolution_kernel, float32, suit_strided_points},
+          {"direct_bfloat16", make_direct_convolution, bfloat16},
+          {"direct_bfloat16_packed", make_direct_convolution, bfloat16, suit_packing},
+          {"usual_bfloat16_far_strides", make_convolution_kernel, bfloat16, suit_far_strides, true},
+          {"usual_bfloat16_odd_points", make_convolution_kernel, bfloat16, suit_odd_points, true},
+          {"usual_bfloat16_strided_points", make_convolution_kernel, bfloat16, suit_strided_points,
+           true},
+          {"by_tap_bfloat16", make_bfloat16_tap_convolution, bfloat16, suit_taps},
+          {"tiles", make_tile_convolution, bfloat16, suit_tiles, true},
+          {"tiles_far", make_tile_convolution, bfloat16},
           {"by_columns", make_column_convolution},
-          {"by_columns_bfloat16", make_column_convolution, suit_bfloat16_columns},
-          {"winograd", make_winograd_convolution, suit_winograd},
-          {"winograd_bfloat16", make_winograd_convolution, suit_winograd_bfloat16},
-          {"image_lanes", make_image_lane_convolution, suit_image_lanes}};
+          {"by_columns_bfloat16", make_column_convolution, bfloat16, suit_columns},
+          {"winograd", make_winograd_convolution, float32, suit_winograd},
+          {"winograd_bfloat16", make_winograd_convolution, bfloat16, suit_winograd},
+          {"image_lanes", make_image_lane_convolution, float32, suit_image_lanes}};
 }
 
-// Sets the number of threads, and puts it back afterwards.
 class ConvolutionKernelTest
     : public testing::TestWithParam<std::tuple<KernelCase, std::size_t, int>> {
  protected:
-  void SetUp() override {
-    threads_ = at::get_num_threads();
-    at::set_num_threads(std::get<2>(GetParam()));
-    torch::manual_seed(1);
-  }
-  void TearDown() override { at::set_num_threads(threads_); }
+  ConvolutionKernelTest() { torch::manual_seed(1); }
 
  private:
-  int threads_ = 1;
+  Threads threads_{std::get<2>(GetParam())};
 };
 
 inline std::string case_name(const testing::TestParamInfo<ConvolutionKernelTest::ParamType>& each) {

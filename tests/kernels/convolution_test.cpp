@@ -19,27 +19,19 @@
 namespace kolo {
 namespace {
 
-// Compares a kernel that rounds its operands, by root mean squares.
-void expect_near(const Tensor& value, const Tensor& reference, double rounding, const char* what) {
-  ASSERT_EQ(value.sizes(), reference.sizes()) << what;
-  const double error = (value.to(torch::kDouble) - reference).norm().item<double>();
-  EXPECT_LT(error, rounding * (1e-3 + reference.norm().item<double>())) << what;
-}
-
 TEST_P(ConvolutionKernelTest, EqualsLibTorchs) {
   const auto& [kernel_case, dimensions, threads] = GetParam();
   std::mt19937 random(static_cast<unsigned>(7 * dimensions) + static_cast<unsigned>(threads));
   for (int round = 0; round < 25; ++round) {
-    auto geometry = random_geometry(random, dimensions);
-    kernel_case.suit(geometry);
+    const auto geometry = kernel_case.geometry(random, dimensions);
     SCOPED_TRACE(text_of(geometry));
     const Problem problem(geometry);
     const auto kernel = kernel_case.make(geometry);
     if (!kernel) continue;  // nothing vectorized: LibTorch's is taken
     const auto values = problem.by(*kernel), reference = problem.reference();
     const auto compare = [&](const Tensor& value, const Tensor& of_torch, const char* what) {
-      if (kernel_case.rounding > 0)
-        expect_near(value, of_torch, kernel_case.rounding, what);
+      if (kernel_case.rounds)
+        expect_nearly_ideal(value, of_torch, what);
       else
         expect_close(value, of_torch, what);
     };

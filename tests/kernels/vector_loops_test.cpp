@@ -97,12 +97,8 @@ TEST_F(VectorLoopsTest, CorrelateImages) {
     });
 
     Values packed(weight.size());
-    image_lanes::pack(
-        shape,
-        [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
-          return weight[static_cast<std::size_t>((out * shape.inputs + in) * shape.taps() + tap)];
-        },
-        packed.data());
+    image_lanes::pack(shape, weight.data(), {shape.inputs * shape.taps(), shape.taps(), 1},
+                      packed.data());
     for_each_width([&](const VectorLoops& loops) {
       Values output(reference.size(), NAN);
       loops.correlate(shape, input.data(), packed.data(), has_bias ? bias.data() : nullptr,

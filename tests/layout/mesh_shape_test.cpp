@@ -119,9 +119,8 @@ TEST(MeshShape, RefusesRanksOutsideTheMesh) {
   EXPECT_TRUE(says(message_of<Error>([] { (void)MeshShape(0); }), {"a mesh of 0 ranks"}));
   EXPECT_TRUE(says(message_of<Error>([] { (void)MeshShape(2).coordinates_of(2); }),
                    {"rank 2 of a mesh of 2 ranks"}));
-  EXPECT_TRUE(says(message_of<Error>([] {
-                     (void)MeshShape(2).rank_of({0, 2, 0, 0, 0, 0});
-                   }),
+  const MeshCoordinates outside{0, 2, 0, 0, 0, 0};
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)MeshShape(2).rank_of(outside); }),
                    {"coordinates [0,2,0,0,0,0] are outside a mesh of [1,2,1,1,1,1]"}));
 }
 

@@ -1,7 +1,6 @@
 #include "kolo/layout/spatial_network.h"
 
 #include <algorithm>
-#include <map>
 #include <random>
 
 #include "kolo/base/error.h"
@@ -176,6 +175,16 @@ TEST(SpatialNetwork, GathersBeforeWholeLayersAlone) {
   EXPECT_THAT(shares[3].forward, IsEmpty());
 }
 
+// Calls `visit(rank, layer, part)` for what each rank has of each layer.
+template <typename Visit>
+void for_each_part(const SpatialNetworkPlan& plan, const Visit& visit) {
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const auto parts = spatial_layer_parts(plan, rank);
+    for (std::size_t layer = 0; layer < parts.size(); ++layer)
+      visit(static_cast<std::size_t>(rank), layer, parts[layer]);
+  }
+}
+
 TEST(SpatialNetwork, RoomsAreFilledByWhatIsReceived) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 100; ++round) {
@@ -188,21 +197,14 @@ TEST(SpatialNetwork, RoomsAreFilledByWhatIsReceived) {
     const auto plan = network.plan();
     std::vector<std::vector<std::int64_t>> received(static_cast<std::size_t>(plan.ranks()),
                                                     Lengths(plan.layers.size(), 0));
-    for (int rank = 0; rank < plan.ranks(); ++rank) {
-      const auto shares = spatial_layer_parts(plan, rank);
-      for (std::size_t layer = 0; layer < shares.size(); ++layer) {
-        for (const auto& message : shares[layer].forward)
-          received[static_cast<std::size_t>(message.peer)][layer] += message.elements;
-      }
-    }
-    for (int rank = 0; rank < plan.ranks(); ++rank) {
-      const auto shares = spatial_layer_parts(plan, rank);
-      for (std::size_t layer = 0; layer < shares.size(); ++layer) {
-        const auto from_others = received[static_cast<std::size_t>(rank)][layer];
-        EXPECT_EQ(shares[layer].room_elements,
-                  from_others > 0 ? shares[layer].input_elements + from_others : 0);
-      }
-    }
+    for_each_part(plan, [&](std::size_t, std::size_t layer, const SpatialLayerPart& part) {
+      for (const auto& message : part.forward)
+        received[static_cast<std::size_t>(message.peer)][layer] += message.elements;
+    });
+    for_each_part(plan, [&](std::size_t rank, std::size_t layer, const SpatialLayerPart& part) {
+      const auto from_others = received[rank][layer];
+      EXPECT_EQ(part.room_elements, from_others > 0 ? part.input_elements + from_others : 0);
+    });
   }
 }
 
@@ -222,11 +224,9 @@ TEST(SpatialNetwork, RanksComputeEverythingOnceButForWholeLayers) {
       expected.push_back(values);
     }
     Lengths computed(plan.layers.size(), 0);
-    for (int rank = 0; rank < plan.ranks(); ++rank) {
-      const auto shares = spatial_layer_parts(plan, rank);
-      for (std::size_t layer = 0; layer < shares.size(); ++layer)
-        computed[layer] += shares[layer].flops;
-    }
+    for_each_part(plan, [&](std::size_t, std::size_t layer, const SpatialLayerPart& part) {
+      computed[layer] += part.flops;
+    });
     EXPECT_EQ(computed, expected);
   }
 }
@@ -236,18 +236,14 @@ TEST(SpatialNetwork, FindsTheMostThatAnyRankHas) {
   for (int round = 0; round < 200; ++round) {
     const auto plan = RandomNetwork(random).plan();
     const auto most = most_spatial_totals(plan);
-    std::int64_t most_sent = 0;
-    for (int rank = 0; rank < plan.ranks(); ++rank) {
-      std::int64_t kept = 0, sent = 0;
-      for (const auto& share : spatial_layer_parts(plan, rank)) {
-        kept += share.output_elements;
-        for (const auto* messages : {&share.forward, &share.backward})
-          for (const auto& message : *messages) sent += message.elements;
-      }
-      EXPECT_GE(most.kept_elements, kept);
-      most_sent = std::max(most_sent, sent);
-    }
-    EXPECT_EQ(most.halo_elements, most_sent);
+    Lengths kept(static_cast<std::size_t>(plan.ranks()), 0), sent = kept;
+    for_each_part(plan, [&](std::size_t rank, std::size_t, const SpatialLayerPart& part) {
+      kept[rank] += part.output_elements;
+      for (const auto* messages : {&part.forward, &part.backward})
+        for (const auto& message : *messages) sent[rank] += message.elements;
+    });
+    EXPECT_GE(most.kept_elements, std::ranges::max(kept));
+    EXPECT_EQ(most.halo_elements, std::ranges::max(sent));
   }
 }
 
@@ -267,24 +263,18 @@ TEST(SpatialNetwork, AdvisesTheShapeWithTheLeastWorkComputedWhole) {
 }
 
 TEST(SpatialNetwork, RefusesWhatItCannotPlan) {
-  EXPECT_TRUE(says(message_of<InputError>([] {
-                     (void)plan_unet(64, {1, 2, 1, 2});
-                   }),
-                   {"cuts 4 axes, but samples of [64, 64, 64] have 3"}));
-  EXPECT_TRUE(says(message_of<InputError>([] {
-                     (void)plan_unet(64, {128, 1, 1});
-                   }),
-                   {"64 rows can't be cut among 128 ranks"}));
-  EXPECT_TRUE(says(message_of<Error>([] {
-                     (void)plan_spatial_network(unet(), Lengths{64, 64}, Lengths{2, 1});
-                   }),
-                   {"down1 has 3 axes, samples have 2"}));
-  auto grouped = unet();
-  grouped[1].groups = 3;
-  EXPECT_TRUE(says(message_of<Error>([&grouped] {
-                     (void)plan_spatial_network(grouped, Lengths{64, 64, 64}, Lengths{});
-                   }),
-                   {"down2 takes 64 channels and makes 128 in 3 groups"}));
+  const auto refusal = [](const Lengths& shape) {
+    return message_of<InputError>([&] { (void)plan_unet(64, shape); });
+  };
+  EXPECT_TRUE(says(refusal({1, 2, 1, 2}), {"cuts 4 axes, but samples of [64, 64, 64] have 3"}));
+  EXPECT_TRUE(says(refusal({128, 1, 1}), {"64 rows can't be cut among 128 ranks"}));
+  auto layers = unet();
+  const auto mistake = [&](const Lengths& lengths) {
+    return message_of<Error>([&] { (void)plan_spatial_network(layers, lengths, Lengths{}); });
+  };
+  EXPECT_TRUE(says(mistake({64, 64}), {"down1 has 3 axes, samples have 2"}));
+  layers[1].groups = 3;
+  EXPECT_TRUE(says(mistake({64, 64, 64}), {"down2 takes 64 channels and makes 128 in 3 groups"}));
   EXPECT_TRUE(says(message_of<Error>([] {
                      (void)spatial_layer_parts(plan_unet(64, {2, 1, 1}), 2);
                    }),

@@ -297,9 +297,8 @@ TEST(SpatialPlan, SmallLevelsAreComputedWhole) {
   EXPECT_TRUE(whole.gathers_input);
   EXPECT_TRUE(says(message_of<Error>([&] { (void)row_messages(whole, 0); }),
                    {"computed whole: rank 1 has no output row"}));
-  EXPECT_TRUE(says(message_of<Error>([] {
-                     (void)row_messages(cut_layer({3, 1, 1}, cut_evenly(4, 2)), 2);
-                   }),
+  const auto halves = cut_layer({3, 1, 1}, cut_evenly(4, 2));
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)row_messages(halves, 2); }),
                    {"rank 2 of an axis cut among 2"}));
 }
 
@@ -356,10 +355,8 @@ TEST(SpatialPlan, RefusesWhatCannotBe) {
                    {"an output padding from 0 to 0, got 1"}));
   EXPECT_TRUE(says(refusal({3, 1, 1}, 0), {"on 0 rows"}));
   constexpr auto huge = std::numeric_limits<std::int64_t>::max();
-  EXPECT_TRUE(says(message_of<Error>([] {
-                     (void)output_length({3, 1, 2, huge}, 4);
-                   }),
-                   {"size overflow"}));
+  const AxisLayer far{3, 1, 2, huge};
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)output_length(far, 4); }), {"size overflow"}));
 }
 
 TEST(SpatialPlan, RefusesCutsThatDoNotFit) {
@@ -367,10 +364,8 @@ TEST(SpatialPlan, RefusesCutsThatDoNotFit) {
   EXPECT_TRUE(
       says(message_of<Error>([&] { (void)cut_layer(up, cut_evenly(4, 2), cut_evenly(7, 2)); }),
            {"makes 8 rows on 2 ranks, but was to be cut as 7 rows on 2"}));
-  EXPECT_TRUE(says(message_of<Error>([&] {
-                     (void)cut_layer(up, AxisCut{{0, 3, 2}});
-                   }),
-                   {"must rise from 0"}));
+  const AxisCut falling{{0, 3, 2}};
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)cut_layer(up, falling); }), {"must rise from 0"}));
   auto mirroring = up;
   mirroring.mirrors = 0;
   EXPECT_TRUE(

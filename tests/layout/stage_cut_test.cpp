@@ -85,10 +85,9 @@ TEST(StageCut, TheLeastWorkIsNotMissedByRounding) {
 }
 
 TEST(StageCut, SaysHowManyPartsThereCanBe) {
-  const auto refusal = [](int parts) {
-    return message_of<InputError>([&] {
-      (void)cut_stages(std::vector<ChainStage>(4, {1, 1}), parts);
-    });
+  const std::vector<ChainStage> stages(4, {1, 1});
+  const auto refusal = [&](int parts) {
+    return message_of<InputError>([&] { (void)cut_stages(stages, parts); });
   };
   EXPECT_EQ(refusal(5), "pipeline: 4 stages can't be cut into 5 parts; ask for 4 parts or less");
   EXPECT_EQ(refusal(0), "pipeline: 0 parts, expected 1 or more");
@@ -102,10 +101,8 @@ TEST(StageCut, RefusesWhatIsNoCost) {
   EXPECT_TRUE(says(refusal({std::numeric_limits<double>::quiet_NaN()}), {"not finite"}));
   EXPECT_TRUE(says(refusal({1, -1}), {"a size that is negative"}));
   constexpr auto huge = std::numeric_limits<std::int64_t>::max();
-  EXPECT_TRUE(says(message_of<Error>([&] {
-                     (void)cut_stages(std::vector<ChainStage>(3, {1, huge}), 3);
-                   }),
-                   {"size overflow"}));
+  const std::vector<ChainStage> stages(3, {1, huge});
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)cut_stages(stages, 3); }), {"size overflow"}));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <random>
 
 #include <fmt/format.h>
@@ -262,6 +261,20 @@ TEST(Tiles, RefuseOtherLengths) {
   EXPECT_TRUE(says(message(24, 0), {"a tile of 0 cells"}));
 }
 
+// Cells that each rank reads.
+std::vector<std::int64_t> loads_of(const std::vector<Tile>& tiles, int ranks) {
+  std::vector<std::int64_t> loads;
+  for (const auto& share : share_tiles(tiles, ranks)) {
+    auto& load = loads.emplace_back();
+    for (const auto tile : share) load += tiles[tile].cells();
+  }
+  return loads;
+}
+
+std::int64_t largest_of(const std::vector<Tile>& tiles) {
+  return std::ranges::max(tiles, {}, &Tile::cells).cells();
+}
+
 TEST(Tiles, AreSharedSoThatNobodyHasMuchMore) {
   std::mt19937_64 random(23);
   for (int trial = 0; trial < 100; ++trial) {
@@ -271,35 +284,18 @@ TEST(Tiles, AreSharedSoThatNobodyHasMuchMore) {
     const auto tiles = cut_in_tiles(length, {core, core, core}, reach);
     const int ranks = static_cast<int>(drawn(random, 1, 5));
     std::vector<int> times(tiles.size());
-    std::vector<std::int64_t> loads;
-    std::int64_t largest = 0;
     const auto shares = share_tiles(tiles, ranks);
     ASSERT_EQ(shares.size(), place(ranks));
     for (const auto& share : shares) {
       EXPECT_TRUE(std::ranges::is_sorted(share));
-      auto& load = loads.emplace_back();
-      for (const auto tile : share) {
-        ++times[tile];
-        load += tiles[tile].cells();
-        largest = std::max(largest, tiles[tile].cells());
-      }
+      for (const auto tile : share) ++times[tile];
     }
     EXPECT_TRUE(std::ranges::all_of(times, [](int count) { return count == 1; }));
     // The last tile went to the rank that had least.
-    EXPECT_LE(std::ranges::max(loads) - std::ranges::min(loads), largest);
+    const auto loads = loads_of(tiles, ranks);
+    EXPECT_LE(std::ranges::max(loads) - std::ranges::min(loads), largest_of(tiles));
   }
   EXPECT_THROW((void)share_tiles({}, 0), Error);
-}
-
-// Cells that the rank with most of them reads.
-std::int64_t most_read(const std::vector<Tile>& tiles, int ranks) {
-  std::int64_t most = 0;
-  for (const auto& share : share_tiles(tiles, ranks)) {
-    std::int64_t load = 0;
-    for (const auto tile : share) load += tiles[tile].cells();
-    most = std::max(most, load);
-  }
-  return most;
 }
 
 // The best of all cores, tried one by one.
@@ -310,8 +306,8 @@ std::int64_t least_of_all(std::int64_t length, const AxisReach& reach, std::int6
     for (auto b = reach.multiple; b <= length; b += reach.multiple) {
       for (auto c = reach.multiple; c <= length; c += reach.multiple) {
         const auto tiles = cut_in_tiles(length, {a, b, c}, reach);
-        if (std::ranges::max(tiles, {}, &Tile::cells).cells() > most_cells) continue;
-        least = std::min(least, most_read(tiles, ranks));
+        if (largest_of(tiles) <= most_cells)
+          least = std::min(least, std::ranges::max(loads_of(tiles, ranks)));
       }
     }
   }
@@ -330,10 +326,10 @@ TEST(Tiles, AreChosenAsLargeAsFitsAndForAllRanks) {
         ASSERT_EQ(core.has_value(), best != std::numeric_limits<std::int64_t>::max()) << where;
         if (!core) continue;
         const auto tiles = cut_in_tiles(length, *core, reach);
-        EXPECT_LE(std::ranges::max(tiles, {}, &Tile::cells).cells(), most_cells) << where;
+        EXPECT_LE(largest_of(tiles), most_cells) << where;
         // Not all lengths are tried, only the evenest of each number of parts.
-        EXPECT_LE(static_cast<double>(most_read(tiles, ranks)), 1.1 * static_cast<double>(best))
-            << where;
+        const auto most = std::ranges::max(loads_of(tiles, ranks));
+        EXPECT_LE(static_cast<double>(most), 1.1 * static_cast<double>(best)) << where;
       }
     }
   }

@@ -70,13 +70,8 @@ TEST(CountInTop, AgreesWithTopkWithoutTies) {
 
 TEST(CountInTop, EqualLogitsRankByClass) {
   const torch::Tensor logits = torch::tensor({{3.0, 2.0, 2.0, 1.0}});
-  const auto in_top_2 = [&](std::int64_t target) {
-    return count_in_top(logits, classes_of({target}), 2);
-  };
-  EXPECT_EQ(in_top_2(0), 1);
-  EXPECT_EQ(in_top_2(1), 1);
-  EXPECT_EQ(in_top_2(2), 0);
-  EXPECT_EQ(in_top_2(3), 0);
+  for (const std::int64_t target : {0, 1, 2, 3})
+    EXPECT_EQ(count_in_top(logits, classes_of({target}), 2), target < 2 ? 1 : 0) << target;
 }
 
 TEST(CountInTop, IsChanceWhereANetworkTellsNothingApart) {
@@ -152,18 +147,13 @@ TEST(ConfusionMatrix, OneLogitTellsTwoClassesApart) {
 TEST(ConfusionMatrix, RefusesWhatIsNoClass) {
   EXPECT_THROW(ConfusionMatrix(0), InputError);
   ConfusionMatrix matrix(3);
-  EXPECT_TRUE(says(message_of<InputError>([&] {
-                     matrix.add(torch::zeros({1, 3}), classes_of({3}));
-                   }),
-                   {"target 3, expected a class from 0 to 2"}));
-  EXPECT_TRUE(says(message_of<InputError>([&] {
-                     matrix.add(torch::zeros({1, 3}), classes_of({-1}));
-                   }),
-                   {"target -1"}));
-  EXPECT_TRUE(says(message_of<InputError>([&] {
-                     matrix.add(torch::zeros({1, 4}), classes_of({1}));
-                   }),
-                   {"logits of 4 classes for a confusion matrix of 3"}));
+  const auto refusal = [&](std::int64_t classes, std::int64_t target) {
+    const auto logits = torch::zeros({1, classes});
+    return message_of<InputError>([&] { matrix.add(logits, classes_of({target})); });
+  };
+  EXPECT_TRUE(says(refusal(3, 3), {"target 3, expected a class from 0 to 2"}));
+  EXPECT_TRUE(says(refusal(3, -1), {"target -1"}));
+  EXPECT_TRUE(says(refusal(4, 1), {"logits of 4 classes for a confusion matrix of 3"}));
   EXPECT_THAT(matrix.counts(), ::testing::Each(0));
 }
 

@@ -161,13 +161,14 @@ TEST(NetworkReplica, RefusesAnotherNetworksParameters) {
   const auto other = make_network("mlp", {.input_shape = {5}, .output_shape = {2}});
   const auto input = torch::randn({1, 3});
   const auto before = replica.infer({&input, 1})[0];
-  EXPECT_TRUE(says(message_of<Error>([&] { replica.use(*other); }),
+  const auto refusal = [&](const Tensors& parameters, const Tensors& buffers) {
+    return message_of<Error>([&] { replica.use(parameters, buffers); });
+  };
+  EXPECT_TRUE(says(refusal(other->parameters(), {}),
                    {"a replica has parameter hidden1.weight [64, 3], but was given [64, 5]"}));
-  EXPECT_TRUE(says(message_of<Error>([&] { replica.use(Tensors{input}, {}); }),
-                   {"a replica has 6 parameters, but was given 1"}));
-  EXPECT_TRUE(says(
-      message_of<Error>([&] { replica.use(make_mlp_of_three()->parameters(), Tensors{input}); }),
-      {"a replica has 0 buffers, but was given 1"}));
+  EXPECT_TRUE(says(refusal({input}, {}), {"a replica has 6 parameters, but was given 1"}));
+  EXPECT_TRUE(says(refusal(make_mlp_of_three()->parameters(), {input}),
+                   {"a replica has 0 buffers, but was given 1"}));
   EXPECT_TRUE(torch::equal(replica.infer({&input, 1})[0], before));
 }
 

@@ -28,12 +28,12 @@ TEST(TensorsNetwork, ANetworkIsOneOfOneTensor) {
   const auto output = network->forward(Tensors{torch::full({1}, 2.F)});
   ASSERT_EQ(output.size(), 1U);
   EXPECT_EQ(output[0].item<float>(), 6);
-  EXPECT_TRUE(says(message_of<InputError>([&] {
-                     (void)network->forward(Tensors{torch::zeros({2, 1}), torch::zeros({3})});
-                   }),
+  const auto refusal = [&](const Tensors& inputs) {
+    return message_of<InputError>([&] { (void)network->forward(inputs); });
+  };
+  EXPECT_TRUE(says(refusal({torch::zeros({2, 1}), torch::zeros({3})}),
                    {"takes 1 tensor, but got 2: [2, 1] of Float, [3] of Float"}));
-  EXPECT_TRUE(says(message_of<InputError>([&] { (void)network->forward(Tensors{}); }),
-                   {"takes 1 tensor, but got 0: nothing"}));
+  EXPECT_TRUE(says(refusal({}), {"takes 1 tensor, but got 0: nothing"}));
 }
 
 class ScriptOfTensors : public ::testing::Test {

@@ -54,10 +54,7 @@ struct LossEntry : ChoiceEntry {
 // The losses of src/nn/losses.
 [[nodiscard]] const std::vector<LossEntry>& built_in_losses();
 
-// By name or alias: "cross_entropy", also called "categorical_crossentropy" and
-// "sparse_categorical_crossentropy", "binary_crossentropy", also called "binary_cross_entropy",
-// "l1", also called "mean_absolute_error", or "mse", also called "mean_squared_error". InputError
-// for any other.
+// By name or alias: "mse" is also called "mean_squared_error". InputError for any other.
 [[nodiscard]] const LossEntry& loss_entry(std::string_view name);
 
 // The loss of that name with its defaults.

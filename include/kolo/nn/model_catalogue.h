@@ -103,8 +103,6 @@ class ModelCatalogue {
                                                              const ModelOptions& options) const;
 
  private:
-  [[nodiscard]] static OwnSettings checked(const ModelEntry& entry, OwnSettings own);
-
   std::vector<ModelEntry> entries_;
 };
 

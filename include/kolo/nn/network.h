@@ -97,9 +97,6 @@ struct ModelSummary {
   std::int64_t flops = 0;
 };
 
-// A module's parameters, each once, also those that it has under several names (tied weights).
-[[nodiscard]] std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module);
-
 // Runs one sample of zeros through a network and writes down what it computes: any network, without
 // its help, by watching LibTorch's operators. Work that doesn't go through them is shown when its
 // author marks it with RECORD_FUNCTION. Evaluation mode is used, and the network's mode, buffers

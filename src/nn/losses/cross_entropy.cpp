@@ -9,6 +9,12 @@ namespace kolo {
 
 namespace {
 
+void require_smoothing(double label_smoothing) {
+  if (label_smoothing >= 0 && label_smoothing < 1) return;
+  throw InputError(fmt::format("loss: label smoothing is {}, expected a number from 0 to below 1",
+                               label_smoothing));
+}
+
 torch::Tensor cross_entropy_of(const torch::Tensor& outputs, const torch::Tensor& targets,
                                double smoothing) {
   const bool logits = outputs.dim() == 2 && outputs.is_floating_point();
@@ -52,14 +58,14 @@ torch::Tensor binary_cross_entropy_of(const torch::Tensor& outputs, const torch:
 }  // namespace
 
 LossFunction make_cross_entropy(double label_smoothing) {
-  losses::require_smoothing(label_smoothing);
+  require_smoothing(label_smoothing);
   return [label_smoothing](const torch::Tensor& outputs, const torch::Tensor& targets) {
     return cross_entropy_of(outputs, targets, label_smoothing);
   };
 }
 
 LossFunction make_binary_cross_entropy(double label_smoothing) {
-  losses::require_smoothing(label_smoothing);
+  require_smoothing(label_smoothing);
   return [label_smoothing](const torch::Tensor& outputs, const torch::Tensor& targets) {
     return binary_cross_entropy_of(outputs, targets, label_smoothing);
   };

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -99,10 +100,19 @@ torch::Tensor mean_distance(const torch::Tensor& outputs, const torch::Tensor& t
   return MeanDistance::apply(outputs, targets);
 }
 
+// Where shapes differ, LibTorch would stretch one to the other's, [N] and [N, 1] to [N, N].
+void require_numbers_of_one_shape(std::string_view loss, const torch::Tensor& outputs,
+                                  const torch::Tensor& targets) {
+  if (outputs.sizes() == targets.sizes() && targets.is_floating_point()) return;
+  throw InputError(
+      fmt::format("loss: {} of outputs {} and targets {}, expected numbers of one shape", loss,
+                  shape_of(outputs), shape_of(targets)));
+}
+
 constexpr double density_exponent = 14;  // a field's first channel is ln(rho) / 14
 
 torch::Tensor l1_of(const torch::Tensor& outputs, const torch::Tensor& targets, double lambda_rho) {
-  losses::require_numbers_of_one_shape("l1", outputs, targets);
+  require_numbers_of_one_shape("l1", outputs, targets);
   if (lambda_rho > 0 && outputs.dim() < 2) {
     throw InputError(fmt::format(
         "loss: l1 of outputs {}, expected [N, channels, ...] for lambda_rho", shape_of(outputs)));
@@ -129,7 +139,7 @@ LossFunction make_l1(double lambda_rho) {
 
 LossFunction make_mse() {
   return [](const torch::Tensor& outputs, const torch::Tensor& targets) {
-    losses::require_numbers_of_one_shape("mse", outputs, targets);
+    require_numbers_of_one_shape("mse", outputs, targets);
     return torch::nn::functional::mse_loss(outputs, targets.to(outputs.scalar_type()));
   };
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "kolo/nn/loss.h"
@@ -28,14 +27,5 @@ template <ConfigStruct T>
   }
   return entry;
 }
-
-// InputError, which begins with the loss's name, unless both have the same shape and the targets
-// are floating. Where they aren't, LibTorch would stretch one to the other's shape, [N] and [N, 1]
-// to [N, N].
-void require_numbers_of_one_shape(std::string_view loss, const torch::Tensor& outputs,
-                                  const torch::Tensor& targets);
-
-// InputError unless it is from 0 to below 1.
-void require_smoothing(double label_smoothing);
 
 }  // namespace kolo::losses

@@ -121,10 +121,9 @@ torch::Tensor forward_fused(torch::nn::Sequential& layers, torch::Tensor input,
     auto* const norm = dynamic_cast<torch::nn::BatchNorm2dImpl*>(layer->ptr().get());
     if (norm == nullptr) {
       x = layer->forward(x);
-    } else if (is_last) {
-      if (!addend.defined()) return batch_norm(*norm, x, {}, Activation::none);
+    } else if (is_last && addend.defined()) {
       return batch_norm(*norm, x, addend, Activation::relu);
-    } else if (dynamic_cast<torch::nn::ReLUImpl*>(next->ptr().get()) != nullptr) {
+    } else if (!is_last && dynamic_cast<torch::nn::ReLUImpl*>(next->ptr().get()) != nullptr) {
       x = batch_norm(*norm, x, {}, Activation::relu);
       layer = next;
     } else {

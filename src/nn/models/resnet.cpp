@@ -30,7 +30,7 @@ struct ResNetLayout {
   std::array<std::int64_t, 4> blocks{};  // of each stage
   std::int64_t expansion = 1;            // of the last convolution of a block
   std::int64_t first_stride = 1;         // of the first stage
-  bool large_stem = true;                // 7x7 of stride 2 and pooling, or 3x3
+  bool large_stem = true;                // 7x7 of stride 2 and 3x3 max-pooling, or 3x3
   bool bias = false;                     // in convolutions
   BatchNormSettings plain_block_norm;    // in blocks without a convolution on the shortcut
   BatchNormSettings norm;                // elsewhere
@@ -174,11 +174,8 @@ class ResNet final : public ChainNetwork {
   }
 };
 
-// The NERSC tutorial's small network of 26 layers (models/resnet.py, ResNetSmall): a 3x3 stem
-// without pooling; stages of width 64, 128, 256 and 512 with one block that halves the image, with
-// a convolution on its shortcut, and one without; blocks of 1x1, 3x3 and 1x1 convolutions of the
-// stage's width, with biases. Batch norms of blocks without a convolution on the shortcut have
-// momentum .9 and epsilon 1e-5, all others Keras's .99 and 1e-3.
+// The NERSC tutorial's small network of 26 layers (models/resnet.py, ResNetSmall). The first block
+// of each stage halves the image, with a convolution on its shortcut.
 constexpr ResNetLayout small_layout{.name = "resnet_small",
                                     .kind = BlockKind::bottleneck,
                                     .blocks = {2, 2, 2, 2},
@@ -189,20 +186,17 @@ constexpr ResNetLayout small_layout{.name = "resnet_small",
                                     .plain_block_norm = tutorial_plain_block_norm,
                                     .norm = tutorial_norm};
 
-// ResNet-34 in the paper's layout, as torchvision has it: a 7x7 stem of stride 2 and 3x3
-// max-pooling; 3, 4, 6 and 3 blocks of two 3x3 convolutions without biases; the first block of all
-// stages but the first halves the image and has a convolution on its shortcut. Momentum .9, epsilon
-// 1e-5. 21797672 parameters for 1000 classes.
+// ResNet-34 in the paper's layout, as torchvision has it: the first block of all stages but the
+// first halves the image and has a convolution on its shortcut. ResNet34 sets the momentum to .9.
+// 21797672 parameters for 1000 classes.
 constexpr ResNetLayout layout_of_34{.name = "resnet34",
                                     .kind = BlockKind::basic,
                                     .blocks = {3, 4, 6, 3},
                                     .plain_block_norm = {.epsilon = 1e-5},
                                     .norm = {.epsilon = 1e-5}};
 
-// The NERSC tutorial's ResNet-50: a 7x7 stem of stride 2 and 3x3 max-pooling; 3, 4, 6 and 3 blocks,
-// whose last convolution is four times as wide; a stage's first block has its stride on the first
-// 1x1 convolution and a convolution on the shortcut. Biases, momentum and epsilon as in
-// resnet_small. 25583592 parameters for 1000 classes.
+// The NERSC tutorial's ResNet-50: a stage's first block has its stride on the first 1x1 convolution
+// and a convolution on the shortcut. 25583592 parameters for 1000 classes.
 constexpr ResNetLayout layout_of_50{.name = "resnet50",
                                     .kind = BlockKind::bottleneck,
                                     .blocks = {3, 4, 6, 3},

@@ -1,4 +1,4 @@
-#include <functional>
+#include <algorithm>
 #include <span>
 #include <sstream>
 #include <string>
@@ -9,6 +9,7 @@
 
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/script.h>
 
 #include "kolo/base/checked.h"
@@ -151,9 +152,7 @@ class TorchScriptNetwork final : public Network {
 
 void require_parameters(const torch::nn::Module& network, const Script& script) {
   const auto parameters = network.parameters();
-  for (const torch::Tensor& parameter : parameters) {
-    if (parameter.requires_grad()) return;
-  }
+  if (std::ranges::any_of(parameters, &torch::Tensor::requires_grad)) return;
   throw InputError(
       fmt::format("{} has {} parameters and none to train; a module from torch.jit.freeze or with "
                   "requires_grad off can't be trained, script the original",
@@ -165,13 +164,6 @@ constexpr std::int64_t samples_tried = 2;  // so that a batch can't be taken for
 Shapes of_batch(Shapes shapes) {
   for (auto& shape : shapes) shape.insert(shape.begin(), samples_tried);
   return shapes;
-}
-
-// "[2, 4], [2, 3]"
-std::string text_of(const Shapes& shapes) {
-  std::vector<std::string> texts;
-  for (const auto& shape : shapes) texts.push_back(fmt::format("[{}]", fmt::join(shape, ", ")));
-  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 // Tries a batch of zeros; the mode is then that of evaluation. `remark` says what is expected.
@@ -190,7 +182,8 @@ void require_shapes(TensorsNetwork& network, const Script& script, const Tensors
   }
   if (found == expected) return;
   throw InputError(fmt::format("{} gives {} for a batch {}, expected {}{}", script.name(),
-                               text_of(found), text_of(inputs), text_of(expected), remark));
+                               fmt::join(found, ", "), fmt::join(inputs, ", "),
+                               fmt::join(expected, ", "), remark));
 }
 
 // Leaves the network in training mode.
@@ -211,27 +204,27 @@ TensorsShapes tensors_shapes(const ModelOptions& options) {
   return shapes;
 }
 
+using TensorCopies = std::unordered_map<const c10::TensorImpl*, torch::Tensor>;
+
+void copy_tensors(const torch::jit::Module& from, torch::jit::Module to, TensorCopies& copies) {
+  const auto copy_tensor = [&](const auto& item) {
+    torch::Tensor& own = copies[item.value.unsafeGetTensorImpl()];
+    if (!own.defined()) own = item.value.clone().set_requires_grad(item.value.requires_grad());
+    to.setattr(item.name, own);
+  };
+  for (const auto& item : from.named_parameters(/*recurse=*/false)) copy_tensor(item);
+  for (const auto& item : from.named_buffers(/*recurse=*/false)) copy_tensor(item);
+  for (const auto& item : from.named_children())
+    copy_tensors(item.value, to.attr(item.name).toModule(), copies);
+}
+
 // A copy of a script and its tensors. LibTorch's own takes tensors that share a storage for one,
 // and forgets what requires a gradient.
 torch::jit::Module copy_of(const torch::jit::Module& script) {
   const torch::NoGradGuard no_gradient;
   torch::jit::Module copy = script.deepcopy();
-  std::unordered_map<const c10::TensorImpl*, torch::Tensor> copies;
-  const std::function<void(const torch::jit::Module&, torch::jit::Module)> copy_tensors =
-      [&](const torch::jit::Module& from, torch::jit::Module to) {
-        const auto copy_tensor = [&](const std::string& name, const torch::Tensor& tensor) {
-          torch::Tensor& own = copies[tensor.unsafeGetTensorImpl()];
-          if (!own.defined()) own = tensor.clone().set_requires_grad(tensor.requires_grad());
-          to.setattr(name, own);
-        };
-        for (const auto& item : from.named_parameters(/*recurse=*/false))
-          copy_tensor(item.name, item.value);
-        for (const auto& item : from.named_buffers(/*recurse=*/false))
-          copy_tensor(item.name, item.value);
-        for (const auto& item : from.named_children())
-          copy_tensors(item.value, to.attr(item.name).toModule());
-      };
-  copy_tensors(script, copy);
+  TensorCopies copies;
+  copy_tensors(script, copy, copies);
   return copy;
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 #include <vector>
@@ -162,8 +163,7 @@ void require_fields(const ModelOptions& options) {
 void require_divisible(const std::vector<std::int64_t>& shape, std::int64_t levels) {
   for (std::size_t i = 1; i < shape.size(); ++i) {
     if (shape[i] % (std::int64_t{1} << levels) == 0) continue;
-    std::int64_t fitting = 0;
-    while (shape[i] % (std::int64_t{2} << fitting) == 0) ++fitting;
+    const std::int64_t fitting = std::countr_zero(static_cast<std::uint64_t>(shape[i]));
     throw InputError(fmt::format(
         "model unet3d: {} levels halve an input of [{}] {} times, but {} can be halved {} times; "
         "set model.levels to {} or less, or make the input a multiple of {}",

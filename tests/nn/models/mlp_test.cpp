@@ -143,12 +143,12 @@ TEST(Mlp, DropsOutAfterEachActivationInTraining) {
 }
 
 TEST(Mlp, RefusesWhatItCantBe) {
-  EXPECT_TRUE(says(message_of<InputError>([] {
-                     (void)make_network("mlp", {.input_shape = {3}, .output_shape = {2, 0}});
-                   }),
-                   {"model mlp: the output's shape is [2, 0]"}));
-  EXPECT_TRUE(says(message_of<InputError>([] { (void)make_network("mlp", {.input_shape = {3}}); }),
-                   {"0 classes, expected 1 or more"}));
+  const auto refusal = [](const Sizes& output_shape) {
+    const ModelOptions shapes{.input_shape = {3}, .output_shape = output_shape};
+    return message_of<InputError>([&] { (void)make_network("mlp", shapes); });
+  };
+  EXPECT_TRUE(says(refusal({2, 0}), {"model mlp: the output's shape is [2, 0]"}));
+  EXPECT_TRUE(says(refusal({}), {"0 classes, expected 1 or more"}));
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -109,15 +108,15 @@ TEST_P(SmallClassifiers, DropOutInTrainingAsTheyAreTold) {
 
 TEST_P(SmallClassifiers, TakeTheSmallestImageAndRefuseSmallerOnes) {
   const std::int64_t size = GetParam().smallest;
+  const auto refusal = [](const std::vector<std::int64_t>& shape) {
+    return message_of<InputError>([&] { (void)make({.input_shape = shape, .classes = 2}); });
+  };
   const auto network = make({.input_shape = {1, size, size}, .classes = 2});
   EXPECT_EQ(network->forward(torch::randn({2, 1, size, size})).numel(), 4);
-  EXPECT_TRUE(says(message_of<InputError>([&] {
-                     (void)make({.input_shape = {1, size, size - 1}, .classes = 2});
-                   }),
+  EXPECT_TRUE(says(refusal({1, size, size - 1}),
                    {fmt::format("images of {}x{} pixels are too small, expected at least {}x{}",
                                 size, size - 1, size, size)}));
-  EXPECT_TRUE(says(message_of<InputError>([] { (void)make({.input_shape = {784}, .classes = 2}); }),
-                   {"shape is [784], expected an image"}));
+  EXPECT_TRUE(says(refusal({784}), {"shape is [784], expected an image"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -140,9 +139,8 @@ TEST(SmallCnn, SeesTheSameWhereverItLies) {
   };
   EXPECT_TRUE(torch::allclose(seen_at(24, 16), seen_at(16, 40), 1e-4, 1e-5));
   EXPECT_FALSE(torch::allclose(seen_at(24, 16), network->forward(torch::zeros({1, 3, 64, 64}))));
-  EXPECT_TRUE(says(message_of<InputError>([] {
-                     (void)make_network("small_cnn", {.input_shape = {3, 7, 64}, .classes = 2});
-                   }),
+  const ModelOptions flat{.input_shape = {3, 7, 64}, .classes = 2};
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)make_network("small_cnn", flat); }),
                    {"small_cnn", "at least 8x8"}));
 }
 

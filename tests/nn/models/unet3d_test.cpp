@@ -148,10 +148,8 @@ TEST(UNet3d, RefusesShapesThatDontFit) {
                    {"levels: expected a whole number greater than 0, got \"0\""}));
   EXPECT_TRUE(says(message(options_for(16, 4, 0)),
                    {"channels: expected a whole number greater than 0, got \"0\""}));
-  EXPECT_TRUE(says(message_of<InputError>([] {
-                     (void)make_network(
-                         "cnn", {.input_shape = {4, 16, 16, 16}, .output_shape = {5, 16, 16, 16}});
-                   }),
+  const ModelOptions fields{.input_shape = {4, 16, 16, 16}, .output_shape = {5, 16, 16, 16}};
+  EXPECT_TRUE(says(message_of<InputError>([&] { (void)make_network("cnn", fields); }),
                    {"for fields unet3d"}));
 }
 
