@@ -86,15 +86,13 @@ std::vector<std::shared_ptr<NodeGroup>> MpiKeeping::node_groups() {
   return present;
 }
 
-void MpiKeeping::act(const char* words) noexcept {
-  for (const auto& action : at_end_) {
-    try {
-      action(words);
-    } catch (const std::exception& error) {
-      print_line(fmt::format("rank {}: at the end of MPI: {}", job_rank_, error.what()));
-    }
+void MpiKeeping::end_threads(const char* words) noexcept {
+  try {
+    // All ranks of a session end together, so nobody waits for a goodbye of this one.
+    background_threads_.end(words, !rules_.is_session);
+  } catch (const std::exception& error) {
+    print_line(fmt::format("rank {}: at the end of MPI: {}", job_rank_, error.what()));
   }
-  at_end_.clear();
 }
 
 void MpiKeeping::end_in_finalize() noexcept {
@@ -104,14 +102,16 @@ void MpiKeeping::end_in_finalize() noexcept {
     // collectives that this rank has done its part of.
     leave();
     (void)note_end("MPI has been finalized without Session::finalize() before");
-    act("comm: MPI has been finalized, so there is no communication any more; call "
+    end_threads(
+        "comm: MPI has been finalized, so there is no communication any more; call "
         "Session::finalize() after the last collective, before MPI_Finalize");
     for (MpiObjects& objects : kept_) objects.forget();
     has_ended_ = true;
     return;
   }
   try {
-    act("comm: MPI has been finalized, so there is no communication any more; call MPI_Finalize "
+    end_threads(
+        "comm: MPI has been finalized, so there is no communication any more; call MPI_Finalize "
         "after the last collective");
     leave();
     for (MpiObjects& objects : kept_) objects.free();
@@ -123,7 +123,8 @@ void MpiKeeping::end_in_finalize() noexcept {
 
 void MpiKeeping::finish() {
   if (has_ended_) return;
-  act("comm: the session has been finalized, so there is no communication any more; call "
+  end_threads(
+      "comm: the session has been finalized, so there is no communication any more; call "
       "Session::finalize() after the last collective");
   try {
     if (!is_over()) take_last_statuses(objects_of_all());

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/job.h"
 #include "comm/mpi/mpi_calls.h"
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_runtime.h"
@@ -111,10 +111,8 @@ class MpiKeeping {
   [[nodiscard]] const MpiRules& rules() const { return rules_; }
   [[nodiscard]] int job_rank() const { return job_rank_; }
 
-  // Adds an action for the end; actions run in this order. `words`: the message of the StateErrors
-  // that calls get from then on.
-  using AtEnd = std::function<void(const std::string& words)>;
-  void at_end(AtEnd action) { at_end_.push_back(std::move(action)); }
+  // Ended when MPI or the session ends.
+  [[nodiscard]] BackgroundThreads& background_threads() { return background_threads_; }
   // Ends a session. Collective; a second call does nothing.
   void finish();
   // In MPI_Finalize.
@@ -147,7 +145,7 @@ class MpiKeeping {
  private:
   [[nodiscard]] bool this_thread_may_call() const;
   [[nodiscard]] bool note_end(std::string_view reason) noexcept;
-  void act(const char* words) noexcept;
+  void end_threads(const char* words) noexcept;
   void look_at_node();
   void listen();
   void leave() noexcept {
@@ -165,7 +163,7 @@ class MpiKeeping {
   std::vector<int> far_ranks_;
   std::atomic<bool> has_told_ = false;
   std::mutex listening_;
-  std::vector<AtEnd> at_end_;
+  BackgroundThreads background_threads_;
   mutable std::mutex mutex_;
   std::string reason_;  // why the session is broken; empty: it isn't
   std::deque<MpiObjects> kept_;

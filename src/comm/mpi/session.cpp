@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/job_options.h"
+#include "comm/job.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/mpi/mpi_runtime.h"
 #include "comm/watch/watch.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/device/device_sharing.h"
-#include "comm/job_options.h"
+#include "comm/job.h"
 #include "comm/shared_memory/node_group.h"
 #include "comm/shared_memory/node_segment.h"
 #include "comm/solo/alone.h"
