@@ -230,7 +230,7 @@ std::shared_ptr<std::byte> Communicator::allocate_for_node(std::size_t bytes) co
 
 std::optional<Communicator> Communicator::split(int color, int key, const std::string& name) const {
   auto set = make_set(color, key, name);
-  if (set && is_checked()) group_->add_set(set->group_);
+  if (set && is_checked() && set->size() > 1) group_->sets.add(set->group_);
   return set;
 }
 

@@ -282,22 +282,6 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
                     std::move(on_wait));
 }
 
-void Communicator::Group::add_set(const std::shared_ptr<Group>& set) {
-  if (set->backend->topology().size == 1) return;
-  const std::lock_guard lock(mutex_);
-  std::erase_if(sets_, [](const std::weak_ptr<Group>& each) { return each.expired(); });
-  sets_.push_back(set);
-}
-
-std::vector<std::shared_ptr<Communicator::Group>> Communicator::Group::sets() {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<Group>> present;
-  for (const auto& each : sets_) {
-    if (auto set = each.lock()) present.push_back(std::move(set));
-  }
-  return present;
-}
-
 std::vector<std::shared_ptr<Communicator::Group>> Communicator::Group::Companions::of_kind(
     bool is_checked) {
   const std::lock_guard lock(mutex);

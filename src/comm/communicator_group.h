@@ -10,6 +10,7 @@
 
 #include "comm/executor.h"
 #include "comm/transfers/transfer_desk.h"
+#include "comm/weak_list.h"
 #include "kolo/comm/communicator.h"
 
 namespace kolo {
@@ -56,8 +57,7 @@ struct Communicator::Group {
 
   // Sets of several ranks that were made from this checked group and still have a handle: a join
   // has to serve them.
-  void add_set(const std::shared_ptr<Group>& set);
-  [[nodiscard]] std::vector<std::shared_ptr<Group>> sets();
+  WeakList<Group> sets;
   // Join of this set on behalf of its communicator's; one that goes on after an Error serves the
   // next join.
   std::optional<Work> service;
@@ -112,8 +112,6 @@ struct Communicator::Group {
   void prepare(CollectiveCall& call, CallOptions& options);
   void go_on_with_transfers();
 
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<Group>> sets_;
   int exceptions_at_start_;
 };
 

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "comm/own_process.h"
+#include "comm/weak_list.h"
 #include "kolo/comm/work.h"
 
 namespace kolo {
@@ -85,7 +85,7 @@ class Executor {
   std::atomic<std::thread::id> runner_;  // who; a thread only ever looks whether it is itself
   bool stopping_ = false;
   std::string closed_;  // the message; empty: open
-  std::vector<std::weak_ptr<Executor>> siblings_;
+  WeakList<Executor> siblings_;
   std::thread thread_;
 };
 

@@ -71,21 +71,6 @@ std::vector<MpiObjects*> MpiKeeping::objects_of(const std::vector<int>& job_rank
   return found;
 }
 
-void MpiKeeping::add(const std::shared_ptr<NodeGroup>& node_group) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(node_groups_, [](const auto& known) { return known.expired(); });
-  node_groups_.push_back(node_group);
-}
-
-std::vector<std::shared_ptr<NodeGroup>> MpiKeeping::node_groups() {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<NodeGroup>> present;
-  for (const auto& each : node_groups_) {
-    if (auto group = each.lock()) present.push_back(std::move(group));
-  }
-  return present;
-}
-
 void MpiKeeping::end_threads(const char* words) noexcept {
   try {
     // All ranks of a session end together, so nobody waits for a goodbye of this one.
@@ -230,7 +215,7 @@ bool MpiKeeping::note_end(std::string_view reason) noexcept {
 
 void MpiKeeping::break_session(std::string_view reason) noexcept {
   if (rules_.failure_ends_processes || !note_end(reason)) return;
-  for (const auto& group : node_groups()) group->abort(reason);
+  for (const auto& group : node_groups_.present()) group->abort(reason);
   if (rules_.threads_may_call()) tell_others();
 }
 
@@ -246,7 +231,7 @@ void MpiKeeping::hear() {
 }
 
 void MpiKeeping::look_at_node() {
-  for (const auto& group : node_groups()) {
+  for (const auto& group : node_groups_.present()) {
     if (group->is_aborted()) break_session(group->reason_of_abort());
   }
 }

@@ -21,6 +21,7 @@
 #include "comm/mpi/mpi_runtime.h"
 #include "comm/shared_memory/node_group.h"
 #include "comm/transfers/transfer_line.h"
+#include "comm/weak_list.h"
 #include "kolo/comm/backend.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/comm/mpi.h"
@@ -106,7 +107,7 @@ class MpiKeeping {
   static constexpr std::size_t most_objects = 64;
 
   // Breaking the session ends waiting in it.
-  void add(const std::shared_ptr<NodeGroup>& node_group);
+  void add(const std::shared_ptr<NodeGroup>& node_group) { node_groups_.add(node_group); }
 
   [[nodiscard]] const MpiRules& rules() const { return rules_; }
   [[nodiscard]] int job_rank() const { return job_rank_; }
@@ -149,9 +150,8 @@ class MpiKeeping {
   void look_at_node();
   void listen();
   void leave() noexcept {
-    for (const auto& group : node_groups()) group->leave();
+    for (const auto& group : node_groups_.present()) group->leave();
   }
-  [[nodiscard]] std::vector<std::shared_ptr<NodeGroup>> node_groups();
 
   MpiRules rules_;
   MPI_Comm job_;  // of whose ranks an abort is
@@ -167,7 +167,7 @@ class MpiKeeping {
   mutable std::mutex mutex_;
   std::string reason_;  // why the session is broken; empty: it isn't
   std::deque<MpiObjects> kept_;
-  std::vector<std::weak_ptr<NodeGroup>> node_groups_;
+  WeakList<NodeGroup> node_groups_;
 };
 
 // Line by messages of MPI's, between nodes and where ranks share no memory. Notes have a tag of

@@ -18,6 +18,7 @@
 
 #include "comm/shared_memory/node_group.h"
 #include "comm/transfers/transfer_line.h"
+#include "comm/weak_list.h"
 #include "kolo/comm/work.h"
 
 namespace kolo {
@@ -147,10 +148,7 @@ class TransferThread {
   ~TransferThread() { end_thread(); }
 
   void start();
-  void add(const std::shared_ptr<TransferDesk>& desk) {
-    const std::lock_guard lock(round_);
-    desks_.push_back(desk);
-  }
+  void add(const std::shared_ptr<TransferDesk>& desk) { desks_.add(desk); }
   // The desk is not in use any more when this returns.
   void remove(const TransferDesk& desk);
 
@@ -167,12 +165,11 @@ class TransferThread {
   void end_thread();
   [[nodiscard]] bool go_round(TransferDesk::Patience& patience);
   void rest(std::uint32_t heard, TransferDesk::Patience patience, int idle_rounds);
-  [[nodiscard]] std::vector<std::shared_ptr<TransferDesk>> desks() const;
 
   std::vector<std::shared_ptr<Bell>> bells_;
   std::shared_ptr<Bell> own_bell_;
-  mutable std::mutex round_;  // held while the thread uses the desks
-  std::vector<std::weak_ptr<TransferDesk>> desks_;
+  std::mutex round_;  // held while the thread uses the desks
+  WeakList<TransferDesk> desks_;
   std::mutex starting_;
   std::atomic<bool> is_stopping_ = false;
   std::thread thread_;
