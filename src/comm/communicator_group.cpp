@@ -34,28 +34,6 @@ std::function<void(bool)> tell_waiting(SharedListeners listeners, std::vector<Ca
   };
 }
 
-// Listeners of a call that a device goes on with. Weak: a device that never comes to its end must
-// not keep them, because they keep the device.
-class LaterListeners {
- public:
-  explicit LaterListeners(const SharedListeners& listeners)
-      : listeners_(listeners->begin(), listeners->end()) {}
-
-  void start(const CollectiveCall& call) const {
-    for (const auto& listener : listeners_) {
-      if (const auto present = listener.lock()) present->on_start(call);
-    }
-  }
-  void finish(const CollectiveCall& call, bool has_failed) const {
-    for (const auto& listener : listeners_) {
-      if (const auto present = listener.lock()) present->on_finish(call, has_failed);
-    }
-  }
-
- private:
-  std::vector<std::weak_ptr<CollectiveListener>> listeners_;
-};
-
 // Does a call, blocking or not, on whatever thread, and tells the listeners. A device may go on
 // with the call afterwards: then they hear of the end when it comes, and `owner` of the buffers is
 // kept until then. `is_handed_over`: the device has yet to come to it, and they hear of its start
@@ -79,12 +57,22 @@ void perform(Backend& backend, const CollectiveCall& call, const SharedListeners
     throw;
   }
   if (call.order) {
-    const LaterListeners later(listeners);
-    const auto started = [later, call, is_handed_over] {
-      if (is_handed_over) later.start(call);
+    // Weak: a device that never comes to its end must not keep them, because they keep the device.
+    const std::vector<std::weak_ptr<CollectiveListener>> later(listeners->begin(),
+                                                               listeners->end());
+    const auto tell_later = [later, call](const auto& tell) {
+      for (const auto& listener : later) {
+        if (const auto present = listener.lock()) tell(*present, call);
+      }
     };
-    const auto finished = [later, call, owner](bool has_failed) { later.finish(call, has_failed); };
-    if (backend.follow(call, started, finished)) return;
+    auto started = [tell_later, is_handed_over] {
+      if (is_handed_over)
+        tell_later([](auto& listener, const auto& begun) { listener.on_start(begun); });
+    };
+    auto finished = [tell_later, owner](bool has_failed) {
+      tell_later([&](auto& listener, const auto& ended) { listener.on_finish(ended, has_failed); });
+    };
+    if (backend.follow(call, std::move(started), std::move(finished))) return;
   }
   if (is_handed_over) tell_start();
   tell_end(listeners, call, false);

@@ -253,9 +253,7 @@ void MpiBackend::all_reduce_over_nodes(const CollectiveCall& call) {
           },
       .everywhere =
           [&](bool here) {
-            std::uint8_t value = here ? 1 : 0;
-            nodes->execute(CollectiveCall::all_reduce(std::span(&value, 1), ReduceOp::min));
-            return value == 1;
+            return is_everywhere(here, [&](const CollectiveCall& each) { nodes->execute(each); });
           }};
   node_group().all_reduce(call, topology_.smallest_node(), &across);
 }

@@ -35,9 +35,7 @@ void NodeGroup::execute(const CollectiveCall& call) {
 void NodeGroup::broadcast(const CollectiveCall& call) {
   const Buffer& buffer = call.output;
   const int root = call.peer;
-  begin(call);
-  meet();
-  check_announcements();
+  agree(call);
   const std::int64_t chunk = staged_elements(buffer.type);
   for (std::int64_t offset = 0; offset < buffer.count; offset += chunk) {
     const auto count = std::min(chunk, buffer.count - offset);
@@ -50,9 +48,7 @@ void NodeGroup::broadcast(const CollectiveCall& call) {
 }
 
 void NodeGroup::all_gather(const CollectiveCall& call) {
-  begin(call);
-  meet();
-  check_announcements();
+  agree(call);
   gather_parts(call, std::vector(static_cast<std::size_t>(size_), call.input.count));
 }
 

@@ -126,12 +126,6 @@ void SharedSegment::release() {
   if (size_ > page_size()) ::madvise(memory_ + page_size(), size_ - page_size(), MADV_REMOVE);
 }
 
-bool is_everywhere(bool here, const Execute& execute) {
-  std::uint8_t value = here ? 1 : 0;
-  execute(CollectiveCall::all_reduce(std::span(&value, 1), ReduceOp::min));
-  return value == 1;
-}
-
 namespace {
 
 constexpr std::array segment_sources = {SharedSegment::Source::anonymous,
