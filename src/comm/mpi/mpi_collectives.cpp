@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -74,8 +73,7 @@ std::unique_ptr<std::byte[]> memory_for(DataType type, std::int64_t count) {
 }
 
 std::byte* at(const Buffer& buffer, std::int64_t element) {
-  return static_cast<std::byte*>(buffer.data) +
-         static_cast<std::size_t>(element) * size_of(buffer.type);
+  return kolo::at(buffer.data, element, buffer.type);
 }
 
 // Calls function(offset, count) for consecutive chunks of [0, total); count is an int, as MPI wants
@@ -221,8 +219,7 @@ void MpiCollectives::broadcast(const Buffer& buffer, int root) {
 void MpiCollectives::all_gather(const ConstBuffer& input, const Buffer& output,
                                 std::span<const std::int64_t> counts) {
   if (output.count == 0) return calls_.barrier();
-  std::vector<std::int64_t> starts(counts.size());
-  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
+  const auto starts = starts_of(counts);
   const auto part = [&](int owner) {
     const auto index = static_cast<std::size_t>(owner);
     return Buffer(at(output, starts[index]), counts[index], output.type);
@@ -257,10 +254,7 @@ void MpiCollectives::all_to_all(const CollectiveCall& call) {
   const ConstBuffer& input = call.input;
   const Buffer& output = call.output;
   const auto &send_counts = call.send_counts, &receive_counts = call.receive_counts;
-  std::vector<std::int64_t> send_starts(send_counts.size()), receive_starts(send_counts.size());
-  std::exclusive_scan(send_counts.begin(), send_counts.end(), send_starts.begin(), std::int64_t{0});
-  std::exclusive_scan(receive_counts.begin(), receive_counts.end(), receive_starts.begin(),
-                      std::int64_t{0});
+  const auto send_starts = starts_of(send_counts), receive_starts = starts_of(receive_counts);
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
   for (int distance = 0; distance < size_; ++distance) {
     const int to = (rank_ + distance) % size_, from = (rank_ - distance + size_) % size_;

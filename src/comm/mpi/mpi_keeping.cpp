@@ -174,10 +174,6 @@ void MpiObjects::forget() {
   }
 }
 
-bool MpiKeeping::this_thread_may_call() const {
-  return rules_.threads_may_call() || std::this_thread::get_id() == initializing_thread_;
-}
-
 namespace {
 
 // Ends the process later: MPICH's MPI_Abort() on some ranks' communicator waits for those outside
@@ -197,7 +193,9 @@ void exit_later(int exit_code) noexcept {
 
 void MpiKeeping::give_up(int exit_code, std::string_view reason) noexcept {
   if (!rules_.failure_ends_processes) return break_session(reason);
-  if (!has_ended_ && this_thread_may_call()) {
+  const bool may_call =
+      rules_.threads_may_call() || std::this_thread::get_id() == initializing_thread_;
+  if (!has_ended_ && may_call) {
     exit_later(exit_code);
     MPI_Abort(job_, exit_code);
   }

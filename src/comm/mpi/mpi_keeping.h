@@ -144,7 +144,6 @@ class MpiKeeping {
   void tell_others() noexcept;
 
  private:
-  [[nodiscard]] bool this_thread_may_call() const;
   [[nodiscard]] bool note_end(std::string_view reason) noexcept;
   void end_threads(const char* words) noexcept;
   void look_at_node();

@@ -2,9 +2,7 @@
 
 #include <chrono>
 #include <exception>
-#include <optional>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -62,10 +60,9 @@ namespace {
 void require_mpi() {
   open_standard_streams();
   require_one_mpi();
-  int is_initialized = 0, is_finalized = 0, is_main = 0;
-  check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");
+  int is_finalized = 0, is_main = 0;
   check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
-  if (is_initialized == 0 || is_finalized != 0) {
+  if (!is_mpi_initialized() || is_finalized != 0) {
     throw StateError(
         fmt::format("comm: kolo::initialize: MPI {}; call it between MPI_Init (or MPI_Init_thread) "
                     "and MPI_Finalize{}",

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -101,12 +100,6 @@ std::int64_t number_at(const std::byte* row, int index) {
 
 void write_row(std::byte* row, std::span<const std::int64_t> counts) {
   std::memcpy(row, counts.data(), counts.size_bytes());
-}
-
-std::vector<std::int64_t> starts_of(std::span<const std::int64_t> counts) {
-  std::vector<std::int64_t> starts(counts.size());
-  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
-  return starts;
 }
 
 // Elements left from `offset` on, at most a piece; 0 or less where none are.

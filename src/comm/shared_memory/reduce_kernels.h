@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <span>
+#include <vector>
 
 #include "kolo/comm/data_type.h"
 
@@ -22,6 +24,13 @@ inline const std::byte* at(const void* data, std::int64_t element, DataType type
 inline void copy(std::byte* to, const std::byte* from, std::int64_t elements, DataType type) {
   if (elements > 0 && to != from)
     std::memcpy(to, from, static_cast<std::size_t>(elements) * size_of(type));
+}
+
+// Where each rank's elements begin, if one rank's come after another's.
+inline std::vector<std::int64_t> starts_of(std::span<const std::int64_t> counts) {
+  std::vector<std::int64_t> starts(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
+  return starts;
 }
 
 // Every destination becomes the reduction of the sources, in the order given. Destinations may be

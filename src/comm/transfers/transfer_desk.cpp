@@ -155,16 +155,13 @@ bool TransferDesk::take_notes() {
     if (each->is_silent() && !is_used(*each)) continue;
     while (const auto arrival = each->take()) {
       has_progress = true;
-      receive_call(arrival->from, arrival->call);
+      const auto& [from, call] = *arrival;
+      const Key key{from, call.tag, call.collective == Collective::receive};
+      queues_[key].theirs.push_back(call);
+      match(key);
     }
   }
   return has_progress;
-}
-
-void TransferDesk::receive_call(int from, const CallHeader& call) {
-  const Key key{from, call.tag, call.collective == Collective::receive};
-  queues_[key].theirs.push_back(call);
-  match(key);
 }
 
 // Both ends match the same calls, since both have them in the same order.

@@ -103,7 +103,6 @@ class TransferDesk final {
   [[nodiscard]] bool move();
   bool go_on_with(const Item& item);
   void finish_moved(const Item& item);
-  void receive_call(int from, const CallHeader& call);
   void match(const Key& key);
   void begin(const Item& item, const CallHeader& other);
   [[nodiscard]] std::map<int, std::string> obstacles() const;

@@ -136,9 +136,8 @@ Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
     const bool is_near = topology.node_of_rank[static_cast<std::size_t>(rank)] == topology.node;
     if (is_shared ? is_near : rank == topology.rank) ranks_of_blocks_.push_back(rank);
   }
-  own_block_ = static_cast<std::size_t>(
-      std::find(ranks_of_blocks_.begin(), ranks_of_blocks_.end(), topology.rank) -
-      ranks_of_blocks_.begin());
+  own_block_ = static_cast<std::size_t>(std::ranges::find(ranks_of_blocks_, topology.rank) -
+                                        ranks_of_blocks_.begin());
   recorder_ = std::make_unique<FlightRecorder>(blocks_[own_block_]);
   recorder_->on_group({});
   backend_->execute(CollectiveCall::of(Collective::barrier));  // every block is in use
@@ -215,8 +214,7 @@ void Watch::look() {
   const auto of_node = look_at_node();
   if (exchange_) exchange(of_node);
   if (backend_->is_broken()) return;  // there is nothing to wait for any more
-  const auto is_ending = [](const RankStatus& status) { return status.is_ending(); };
-  if (std::any_of(of_node.begin(), of_node.end(), is_ending)) dump(of_node);
+  if (std::ranges::any_of(of_node, &RankStatus::is_ending)) dump(of_node);
   auto statuses = of_node;
   for (const auto& [rank, heard] : heard_) statuses.push_back(heard.status);
   if (is_speaker(of_node)) {
@@ -238,13 +236,11 @@ std::vector<RankStatus> Watch::look_at_node() {
 }
 
 bool Watch::can_read(int rank) const {
-  return std::find(ranks_of_blocks_.begin(), ranks_of_blocks_.end(), rank) !=
-         ranks_of_blocks_.end();
+  return std::ranges::find(ranks_of_blocks_, rank) != ranks_of_blocks_.end();
 }
 
 bool Watch::is_first_alive(const std::vector<RankStatus>& of_node) const {
-  const auto first = std::find_if(of_node.begin(), of_node.end(),
-                                  [](const RankStatus& status) { return status.is_watching; });
+  const auto first = std::ranges::find_if(of_node, &RankStatus::is_watching);
   return first == of_node.end() || first->rank == ranks_of_blocks_[own_block_];
 }
 
@@ -294,18 +290,17 @@ void Watch::report(const std::vector<RankStatus>& statuses) {
     tell(options_, stall.report);
     told.next = 2 * std::max(told.next, stall.waiting / 2 + 1);
   }
-  for (auto told = told_.begin(); told != told_.end();) {
-    const bool goes_on = std::any_of(stalls.begin(), stalls.end(), [&](const Stall& stall) {
-      return stall.group == told->first && stall.position == told->second.stall.position;
+  std::erase_if(told_, [&](const auto& entry) {
+    const Stall& before = entry.second.stall;
+    const bool goes_on = std::ranges::any_of(stalls, [&](const Stall& stall) {
+      return stall.group == before.group && stall.position == before.position;
     });
-    if (goes_on) {
-      ++told;
-      continue;
+    if (!goes_on) {
+      tell(options_, fmt::format("watch: {} went on after {:.1f} s", before.collective,
+                                 static_cast<double>(before.waiting) * 1e-9));
     }
-    tell(options_, fmt::format("watch: {} went on after {:.1f} s", told->second.stall.collective,
-                               static_cast<double>(told->second.stall.waiting) * 1e-9));
-    told = told_.erase(told);
-  }
+    return !goes_on;
+  });
 }
 
 // Ends the job at once where this rank speaks, a little later otherwise: the others may know more
@@ -338,8 +333,7 @@ void Watch::dump(const std::vector<RankStatus>& of_node) {
 }
 
 void Watch::report_end(const std::vector<RankStatus>& statuses) {
-  const auto ending = std::find_if(statuses.begin(), statuses.end(),
-                                   [](const RankStatus& status) { return status.is_ending(); });
+  const auto ending = std::ranges::find_if(statuses, &RankStatus::is_ending);
   if (has_told_end_ || ending == statuses.end()) return;
   has_told_end_ = true;
   const auto folder = options_.folder.empty() ? std::filesystem::path(".") : options_.folder;
