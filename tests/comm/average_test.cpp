@@ -65,16 +65,12 @@ RANK_TEST(Averages, AveragesOfTheLargestValues) {
         TypedValues values(type, count);
         for (std::int64_t i = 0; i < count; ++i)
           values.set(i, i % 2 == 0 || type == DataType::uint8 ? largest : -largest);
-        const auto result = averaged(communicator, values, type, by_scatter);
-        for (std::int64_t i = 0; i < count; ++i) {
-          const double want = values.get(i);
-          if (std::abs(result.get(i) / want - 1) <= (type == DataType::float32 ? 1e-6 : 1e-14))
-            continue;
-          ADD_FAILURE() << name_of(type) << " of " << count << (by_scatter ? ", scattered" : "")
-                        << ": the average of " << communicator.size() << " times " << want << " is "
-                        << result.get(i);
-          break;
-        }
+        const double tolerance = type == DataType::float32 ? 1e-6 : 1e-14;
+        expect_values(
+            averaged(communicator, values, type, by_scatter), type,
+            by_scatter ? "scattered average" : "average",
+            [&](std::int64_t i) { return values.get(i); },
+            [&](std::int64_t, double want) { return tolerance * std::abs(want); });
       }
     }
   }
@@ -136,19 +132,17 @@ RANK_TEST(Averages, SixteenBitsAreRoundedOnce) {
           values.set(
               i, mine[static_cast<std::size_t>(i % period)] / (op == ReduceOp::product ? 4 : 1));
         communicator.all_reduce(values.buffer(), op);
-        for (std::int64_t i = 0; i < count; ++i) {
-          const Exact& whole = all[static_cast<std::size_t>(i % period)];
-          const double want = op == ReduceOp::product   ? whole.product
-                              : op == ReduceOp::average ? whole.sum / ranks
-                                                        : whole.sum;
-          const double magnitude = op == ReduceOp::product ? std::abs(want) : whole.magnitude;
-          const double limit =
-              half_unit * std::abs(want) + 1e-6 * magnitude + 0x1p-25;  // and the sum in float32
-          if (std::abs(values.get(i) - want) <= limit) continue;
-          ADD_FAILURE() << name_of(type) << " " << name_of(op) << " of " << count << ": element "
-                        << i << " is " << values.get(i) << ", expected " << want;
-          break;
-        }
+        const auto whole = [&](std::int64_t i) {
+          return all[static_cast<std::size_t>(i % period)];
+        };
+        const auto expected = [&](std::int64_t i) {
+          if (op == ReduceOp::product) return whole(i).product;
+          return op == ReduceOp::average ? whole(i).sum / ranks : whole(i).sum;
+        };
+        expect_values(values, type, name_of(op), expected, [&](std::int64_t i, double want) {
+          const double magnitude = op == ReduceOp::product ? std::abs(want) : whole(i).magnitude;
+          return half_unit * std::abs(want) + 1e-6 * magnitude + 0x1p-25;  // and the sum in float32
+        });
       }
     }
   }

@@ -12,7 +12,6 @@
 #include "kolo/comm/threads.h"
 #include "kolo/comm/topology.h"
 #include "support/errors.h"
-#include "support/says.h"
 
 namespace kolo {
 

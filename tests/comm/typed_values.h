@@ -112,19 +112,27 @@ template <typename Ranks, typename ValueOf>
   }
 }
 
-// Expects expected(index) in every place, as exactly as the type holds it. Tells the first that is
-// wrong, so that a failure prints one line and not thousands.
-template <typename Expected>
+// Expects expected(index) everywhere, but for an error of limit(index, expected(index)). Tells the
+// first that is wrong, so that a failure prints one line and not thousands.
+template <typename Expected, typename Limit>
 void expect_values(const TypedValues& values, DataType type, std::string_view what,
-                   const Expected& expected) {
+                   const Expected& expected, const Limit& limit) {
   for (std::int64_t i = 0; i < values.count(); ++i) {
     const double want = expected(i);
-    if (std::abs(values.get(i) - want) <= tolerance_of(type) * std::max(1.0, std::abs(want)))
-      continue;
+    if (std::abs(values.get(i) - want) <= limit(i, want)) continue;
     ADD_FAILURE() << what << " of " << values.count() << " " << name_of(type) << ": element " << i
                   << " is " << values.get(i) << ", not " << want;
     return;
   }
+}
+
+// The same, as exactly as the type holds it.
+template <typename Expected>
+void expect_values(const TypedValues& values, DataType type, std::string_view what,
+                   const Expected& expected) {
+  expect_values(values, type, what, expected, [&](std::int64_t, double want) {
+    return tolerance_of(type) * std::max(1.0, std::abs(want));
+  });
 }
 
 }  // namespace kolo::testing
