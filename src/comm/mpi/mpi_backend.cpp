@@ -87,7 +87,7 @@ class MpiBackend final : public Backend {
       objects_->across = objects_->all.split(has_slice ? topology_.local_rank : -1);
     objects_->is_cut = true;
     if (has_slice && !objects_->across_collectives)
-      objects_->across_collectives.emplace(objects_->across.get(), options_.largest_count, look());
+      objects_->across_collectives.emplace(objects_->across, options_.largest_count, look());
   }
   void start_transfers();
   // Ranks that don't notice by themselves when this one breaks the session.
@@ -173,7 +173,7 @@ MpiBackend::MpiBackend(std::shared_ptr<const MpiRuntime> runtime,
       job_ranks_(set.job_ranks),
       transfer_thread_(std::move(transfer_thread)) {
   if (objects_ && !objects_->all_collectives)
-    objects_->all_collectives.emplace(objects_->all.get(), options_.largest_count, look());
+    objects_->all_collectives.emplace(objects_->all, options_.largest_count, look());
   if (set.segment)
     use_segment(set);
   else if (objects_ && options_.shared_memory != SharedMemory::off &&

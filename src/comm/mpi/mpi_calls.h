@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include <mpi.h>
 
@@ -65,10 +66,11 @@ class MpiGroup {
 class MpiCalls {
  public:
   // `look` throws to end a wait; empty: nothing ends one.
-  MpiCalls(MPI_Comm communicator, std::function<void()> look);
-  MpiCalls(const MpiCalls&) = delete;
-  MpiCalls& operator=(const MpiCalls&) = delete;
-  ~MpiCalls() = default;
+  MpiCalls(const MpiGroup& group, std::function<void()> look)
+      : communicator_(group.get()),
+        rank_(group.rank()),
+        size_(group.size()),
+        look_(std::move(look)) {}
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
@@ -97,7 +99,7 @@ class MpiCalls {
   void on_a_copy(std::byte* values, std::size_t bytes, const Begin& begin);
 
   MPI_Comm communicator_;
-  int rank_ = 0, size_ = 1;
+  int rank_, size_;
   std::function<void()> look_;
   std::unique_ptr<std::byte[]> memory_;
   std::size_t bytes_ = 0;

@@ -87,9 +87,9 @@ void for_chunks(std::int64_t total, std::int64_t largest, const Function& functi
 
 }  // namespace
 
-MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count,
+MpiCollectives::MpiCollectives(const MpiGroup& group, std::int64_t largest_count,
                                std::function<void()> look)
-    : calls_(communicator, std::move(look)),
+    : calls_(group, std::move(look)),
       rank_(calls_.rank()),
       size_(calls_.size()),
       largest_count_(largest_count) {

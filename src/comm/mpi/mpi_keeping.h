@@ -95,9 +95,6 @@ class MpiKeeping {
   [[nodiscard]] static std::shared_ptr<MpiKeeping> make(const MpiGroup& job, const MpiRules& rules);
 
   MpiKeeping(const MpiGroup& job, const MpiRules& rules);
-  MpiKeeping(const MpiKeeping&) = delete;
-  MpiKeeping& operator=(const MpiKeeping&) = delete;
-  ~MpiKeeping() = default;
 
   [[nodiscard]] MpiObjects& objects_of_all() { return kept_.front(); }
   // The objects stay where they are as long as this does.

@@ -133,8 +133,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free,
 
 struct NodeGroupOptions {
   std::size_t staging_bytes = std::size_t{1} << 20;  // per rank, both halves together
-  std::size_t whole_limit_bytes =
-      8192;  // an all-reduce up to this size is done whole by every rank
+  std::size_t whole_limit_bytes = 8192;  // all-reduces up to here are done whole by every rank
 };
 
 // The memory that a NodeGroup needs, shared by its ranks: control cells and a staging area per

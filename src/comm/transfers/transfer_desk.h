@@ -37,9 +37,6 @@ class TransferDesk final {
   // `is_driven_by_waiters`, waiting threads call go_on() instead.
   TransferDesk(int rank, std::vector<std::shared_ptr<TransferLine>> line_of_rank,
                std::shared_ptr<TransferThread> thread, bool is_driven_by_waiters);
-  TransferDesk(const TransferDesk&) = delete;
-  TransferDesk& operator=(const TransferDesk&) = delete;
-  ~TransferDesk() = default;
 
   // CallHeader::number of this rank's next call.
   [[nodiscard]] std::uint64_t next_number() { return ++calls_; }
