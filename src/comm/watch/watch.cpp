@@ -74,16 +74,11 @@ void tell(const WatchOptions& options, const std::string& message) {
 StartWatch::StartWatch(const WatchOptions& options, std::string who)
     : options_(options), who_(std::move(who)) {
   if (options_.enabled && (options_.warning.count() > 0 || options_.limit.count() > 0))
-    thread_ = std::thread([this] { loop(); });
+    thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
 }
 
 StartWatch::~StartWatch() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-  }
-  if (!thread_.joinable()) return;
-  changed_.notify_all();
+  if (!thread_.request_stop()) return;
   thread_.join();
   if (!has_told_) return;
   const Seconds waited = std::chrono::steady_clock::now() - begin_;
@@ -91,7 +86,7 @@ StartWatch::~StartWatch() {
        fmt::format("watch: {}: initialization went on after {:.1f} s", who_, waited.count()));
 }
 
-void StartWatch::loop() {
+void StartWatch::loop(const std::stop_token& stop) {
   constexpr Seconds never{1e9};
   const Seconds limit = options_.limit.count() > 0 ? options_.limit : never;
   Seconds warning =
@@ -100,7 +95,7 @@ void StartWatch::loop() {
   while (true) {
     const Seconds next = std::min(warning, limit);
     const auto end = begin_ + std::chrono::duration_cast<nanoseconds>(next);
-    if (changed_.wait_until(lock, end, [&] { return is_over_; })) return;
+    if (changed_.wait_until(lock, stop, end, [&] { return stop.stop_requested(); })) return;
     const auto text = fmt::format(
         "watch: {} has waited {:.1f} s in kolo::initialize() for other ranks: all of them have to "
         "call it, and some have not come to it yet, or have ended before",
@@ -141,7 +136,7 @@ Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
   recorder_ = std::make_unique<FlightRecorder>(blocks_[own_block_]);
   recorder_->on_group({});
   backend_->execute(CollectiveCall::of(Collective::barrier));  // every block is in use
-  thread_ = std::thread([this] { loop(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
 }
 
 Watch::~Watch() {
@@ -149,12 +144,7 @@ Watch::~Watch() {
 }
 
 void Watch::stop(bool may_send) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_stopping_) return;
-    is_stopping_ = true;
-  }
-  changed_.notify_all();
+  if (!thread_.request_stop()) return;
   thread_.join();
   blocks_[own_block_]->beat.store(EventBlock::has_left);
   if (exchange_ && may_send) say_goodbye();
@@ -172,11 +162,11 @@ void Watch::say_goodbye() {
   }
 }
 
-void Watch::loop() {
+void Watch::loop(const std::stop_token& stop) {
   const auto step = std::min<nanoseconds>(interval_, longest_glance);
   auto next_look = std::chrono::steady_clock::now() + interval_;
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, step, [&] { return is_stopping_; })) {
+  while (!changed_.wait_for(lock, stop, step, [&] { return stop.stop_requested(); })) {
     lock.unlock();
     if (std::chrono::steady_clock::now() >= next_look) {
       look();
