@@ -1,6 +1,8 @@
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -18,30 +20,12 @@ namespace {
 // Whole by every rank, in one message, staged in chunks, in several of MPI's calls.
 constexpr std::int64_t counts[] = {3, 700, 9001, 70001};
 
-double largest_of(DataType type) {
-  switch (type) {
-    case DataType::float64:
-      return std::numeric_limits<double>::max();
-    case DataType::float32:
-      return std::numeric_limits<float>::max();
-    case DataType::float16:
-      return 65504;
-    case DataType::bfloat16:
-      return to_float(BFloat16{0x7F7F});
-    case DataType::int32:
-      return std::numeric_limits<std::int32_t>::max();
-    case DataType::int16:
-      return std::numeric_limits<std::int16_t>::max();
-    case DataType::int8:
-      return std::numeric_limits<std::int8_t>::max();
-    default:
-      return std::numeric_limits<std::uint8_t>::max();
-  }
-}
-
-constexpr DataType types_with_averages[] = {
-    DataType::float64, DataType::float32, DataType::float16, DataType::bfloat16,
-    DataType::int32,   DataType::int16,   DataType::int8,    DataType::uint8};
+// Types that have averages and whose values a double holds.
+const std::pair<DataType, double> largest_of_types[] = {
+    {DataType::float64, DBL_MAX}, {DataType::float32, FLT_MAX},
+    {DataType::float16, 65504},   {DataType::bfloat16, to_float(BFloat16{0x7F7F})},
+    {DataType::int32, INT32_MAX}, {DataType::int16, INT16_MAX},
+    {DataType::int8, INT8_MAX},   {DataType::uint8, UINT8_MAX}};
 
 // The average of what all ranks have in the same place.
 TypedValues averaged(const Communicator& communicator, const TypedValues& mine, DataType type,
@@ -58,8 +42,7 @@ TypedValues averaged(const Communicator& communicator, const TypedValues& mine, 
 }
 
 RANK_TEST(Averages, AveragesOfTheLargestValues) {
-  for (const DataType type : types_with_averages) {
-    const double largest = largest_of(type);
+  for (const auto& [type, largest] : largest_of_types) {
     for (const std::int64_t count : counts) {
       for (const bool by_scatter : {false, true}) {
         TypedValues values(type, count);

@@ -30,23 +30,8 @@ inline constexpr DataType all_data_types[] = {
 
 // Bytes an element.
 [[nodiscard]] constexpr std::size_t size_of(DataType type) {
-  switch (type) {
-    case DataType::float64:
-    case DataType::int64:
-      return 8;
-    case DataType::float32:
-    case DataType::int32:
-      return 4;
-    case DataType::float16:
-    case DataType::bfloat16:
-    case DataType::int16:
-      return 2;
-    case DataType::int8:
-    case DataType::uint8:
-    case DataType::boolean:
-      return 1;
-  }
-  return 0;
+  constexpr std::size_t sizes[] = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1};
+  return sizes[static_cast<std::size_t>(type)];
 }
 
 [[nodiscard]] constexpr std::string_view name_of(DataType type) {

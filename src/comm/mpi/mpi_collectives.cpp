@@ -14,28 +14,15 @@ namespace kolo {
 
 namespace {
 
+constexpr auto data_types = static_cast<std::size_t>(DataType::boolean) + 1;
+constexpr auto reduce_ops = static_cast<std::size_t>(ReduceOp::product) + 1;
+
+// The table is in the order of DataType.
 MPI_Datatype mpi_type(DataType type) {
-  switch (type) {
-    case DataType::float64:
-      return MPI_DOUBLE;
-    case DataType::float32:
-      return MPI_FLOAT;
-    case DataType::float16:
-    case DataType::bfloat16:
-      return MPI_UINT16_T;
-    case DataType::int64:
-      return MPI_INT64_T;
-    case DataType::int32:
-      return MPI_INT32_T;
-    case DataType::int16:
-      return MPI_INT16_T;
-    case DataType::int8:
-      return MPI_INT8_T;
-    case DataType::uint8:
-    case DataType::boolean:
-      return MPI_UINT8_T;
-  }
-  return MPI_DATATYPE_NULL;
+  const std::array types = {MPI_DOUBLE,  MPI_FLOAT,   MPI_UINT16_T, MPI_UINT16_T, MPI_INT64_T,
+                            MPI_INT32_T, MPI_INT16_T, MPI_INT8_T,   MPI_UINT8_T,  MPI_UINT8_T};
+  static_assert(types.size() == data_types);
+  return types[static_cast<std::size_t>(type)];
 }
 
 template <DataType type, ReduceOp op>
@@ -44,9 +31,6 @@ void own_operation(void* input, void* in_out, int* length, MPI_Datatype*) {
   const std::array<const std::byte*, 2> sources = {static_cast<std::byte*>(input), result};
   reduce(type, op, sources, std::span(&result, 1), *length, 1);
 }
-
-constexpr auto data_types = static_cast<std::size_t>(DataType::boolean) + 1;
-constexpr auto reduce_ops = static_cast<std::size_t>(ReduceOp::product) + 1;
 
 template <std::size_t... I>
 constexpr auto own_operations_of(std::index_sequence<I...>) {
