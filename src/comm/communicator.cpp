@@ -34,6 +34,14 @@ Topology Topology::from_node_ids(int rank, std::span<const int> node_id_of_rank)
   return topology;
 }
 
+std::vector<int> Topology::ranks_on_node() const {
+  std::vector<int> ranks;
+  for (int each = 0; each < size; ++each) {
+    if (node_of_rank[static_cast<std::size_t>(each)] == node) ranks.push_back(each);
+  }
+  return ranks;
+}
+
 int Topology::smallest_node() const {
   std::vector<int> ranks_on(static_cast<std::size_t>(nodes));
   for (const int at : node_of_rank) ++ranks_on[static_cast<std::size_t>(at)];

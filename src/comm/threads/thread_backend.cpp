@@ -105,9 +105,8 @@ class ThreadBackend final : public Backend {
     const bool is_maker = !is_for_node || topology_.local_rank == 0;
     const auto made = exchange(call, is_maker ? allocate_aligned(bytes) : nullptr);
     std::vector<std::shared_ptr<std::byte>> of_this_node;
-    for (std::size_t rank = 0; rank < made.size(); ++rank) {
-      if (topology_.node_of_rank[rank] == topology_.node) of_this_node.push_back(made[rank]);
-    }
+    for (const int rank : topology_.ranks_on_node())
+      of_this_node.push_back(made[static_cast<std::size_t>(rank)]);
     if (is_for_node) of_this_node.resize(1);
     return of_this_node;
   }

@@ -127,10 +127,7 @@ Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
   const bool is_shared = !blocks_.empty();
   if (!is_shared) blocks_.push_back(std::make_shared<EventBlock>());
   deputy_ = find_deputy(topology, is_shared);
-  for (int rank = 0; rank < topology.size; ++rank) {
-    const bool is_near = topology.node_of_rank[static_cast<std::size_t>(rank)] == topology.node;
-    if (is_shared ? is_near : rank == topology.rank) ranks_of_blocks_.push_back(rank);
-  }
+  ranks_of_blocks_ = is_shared ? topology.ranks_on_node() : std::vector{topology.rank};
   own_block_ = static_cast<std::size_t>(std::ranges::find(ranks_of_blocks_, topology.rank) -
                                         ranks_of_blocks_.begin());
   recorder_ = std::make_unique<FlightRecorder>(blocks_[own_block_]);
