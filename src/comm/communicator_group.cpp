@@ -262,7 +262,7 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
     stagings[i] = backend->stage(call);
   }
   Action driver;
-  // The driver needs no share of the group: a waiting thread has a handle.
+  // The driver needn't keep the group: a waiting thread has a handle.
   if (desk->is_driven_by_waiters()) driver = [this] { go_on_with_transfers(); };
   const auto present = listeners->get();
   auto on_wait = tell_waiting(present, {calls.begin(), calls.end()});

@@ -67,7 +67,7 @@ RANK_TEST(Averages, AveragesOfInt64AreExact) {
     if (communicator.rank() == 0) values[1] = value / 2;
     communicator.all_reduce(std::span(values), ReduceOp::average);
     EXPECT_EQ(values[0], value);
-    // Towards zero: what is missing is a share of value - value / 2.
+    // Towards zero: what is missing is a fraction of value - value / 2.
     const std::int64_t missing = value - value / 2;
     const std::int64_t share = missing / size + (missing % size > 0) - (missing % size < 0);
     EXPECT_EQ(values[1], value - share);

@@ -6,7 +6,7 @@
 
 namespace kolo {
 
-// Places of the ranks. A node is a set of ranks that can share memory; nodes may hold different
+// Nodes of the ranks. A node is a set of ranks that can share memory; nodes may hold different
 // numbers of ranks.
 struct Topology {
   int rank = 0;

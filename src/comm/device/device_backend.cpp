@@ -155,7 +155,7 @@ class DeviceBackend final : public Backend {
   [[nodiscard]] bool follow(const CollectiveCall& call, std::function<void()> started,
                             std::function<void(bool)> finished) override {
     if (!call.order || !call.order->done || !hands_over(call)) return false;
-    // Recorded work happens later, if ever.
+    // Captured work happens later, if ever.
     if (sharing_->runtime().is_recorded(call.order->stream)) return false;
     sharing_->poller().add(call.order->ready, call.order->done, std::move(started),
                            std::move(finished));

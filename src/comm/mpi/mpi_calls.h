@@ -79,7 +79,7 @@ class MpiCalls {
   // Counts are of elements, as MPI takes them. In place:
   void all_reduce(std::byte* values, int count, MPI_Datatype type, MPI_Op operation);
   void broadcast(std::byte* values, int count, MPI_Datatype type, int root);
-  // Every rank's part lies in its place of the output.
+  // Every rank's part lies where it belongs in the output.
   void all_gather(std::byte* output, std::span<const int> counts, std::span<const int> starts,
                   MPI_Datatype type);
   struct Message {

@@ -88,7 +88,7 @@ struct MpiRules {
 // Keeps the objects of all sets of ranks of a job or a session, and frees them at the end, on all
 // ranks together: freeing is collective, but a program's handles go on each rank when it likes. The
 // end of a session is finish(); that of kolo's own job is MPI_Finalize, whoever calls it, as MPI
-// itself holds a share of this. Handles that are left get a StateError from every call.
+// itself holds a reference to this. Handles that are left get a StateError from every call.
 class MpiKeeping {
  public:
   // `job`: all ranks; it is kept from here on.

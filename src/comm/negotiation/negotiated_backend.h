@@ -86,8 +86,8 @@ class NegotiatedBackend final : public Backend {
   [[nodiscard]] bool ends_processes() const override { return inner_->ends_processes(); }
   [[nodiscard]] bool is_broken() const override { return inner_->is_broken(); }
 
-  // Place of a rank in its communicator's sequence of calls. Joined ranks miss some; after a join
-  // everyone gets the place of the furthest, so that numbers agree again.
+  // Position of a rank in its communicator's sequence of calls. Joined ranks miss some; after a
+  // join everyone gets that of the furthest, so that numbers agree again.
   struct Progress {
     std::uint64_t calls = 0;
     std::uint32_t splits = 0;

@@ -111,8 +111,8 @@ namespace {
 // Ranks as processes of one machine that kolo has started, over memory that they share.
 class ProcessBackend final : public Backend {
  public:
-  // A set of several ranks has its stage. `transfer_thread`: none for the job's first group, which
-  // makes it. Collective over the set.
+  // A set of several ranks has its segment. `transfer_thread`: none for the job's first group,
+  // which makes it. Collective over the set.
   ProcessBackend(RankSet set, const NodeGroupOptions& options,
                  std::shared_ptr<TransferThread> transfer_thread = nullptr)
       : topology_(std::move(set.topology)),

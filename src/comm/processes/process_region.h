@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-// Variables that tell a rank its place.
+// Variables by which a rank finds its job.
 inline constexpr const char* process_rank_variable = "KOLO_PROCESS_RANK";
 inline constexpr const char* process_ranks_variable = "KOLO_PROCESS_RANKS";
 inline constexpr const char* process_memory_variable = "KOLO_PROCESS_MEMORY";

@@ -106,7 +106,7 @@ void NodeGroup::AllReduce::reduce_in_place() const {
   node.meet();
 }
 
-// Reduces as in place, chunk by chunk, with the staging areas as the places where the others reach
+// Reduces as in place, chunk by chunk, with the staging areas where the others reach
 // a rank's slices; its own slice never leaves its buffer. A result goes back to where its operand
 // came from, into cache lines that the owner has already: lines that two processors have read are
 // slow to write.

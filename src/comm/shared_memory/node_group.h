@@ -30,8 +30,8 @@ class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
 
-  // Place of this rank's own memory for the others; nothing when they can't reach all of it. From
-  // any thread.
+  // Location of this rank's own memory for the others; nothing when they can't reach all of it.
+  // From any thread.
   [[nodiscard]] virtual std::optional<SharedLocation> locate(const void* data,
                                                              std::size_t bytes) const = 0;
 

@@ -20,7 +20,7 @@ inline const std::byte* at(const void* data, std::int64_t element, DataType type
   return static_cast<const std::byte*>(data) + static_cast<std::size_t>(element) * size_of(type);
 }
 
-// Nothing for a count below 1. The places may be the same.
+// Nothing for a count below 1. The addresses may be the same.
 inline void copy(std::byte* to, const std::byte* from, std::int64_t elements, DataType type) {
   if (elements > 0 && to != from)
     std::memcpy(to, from, static_cast<std::size_t>(elements) * size_of(type));

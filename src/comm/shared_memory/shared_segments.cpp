@@ -185,7 +185,7 @@ void SharedSegments::forget_unused() {
 }
 
 std::shared_ptr<void> SharedSegments::use_of(std::shared_ptr<SharedSegment> segment) {
-  // A fork has no share in it.
+  // A fork is no user of it.
   return {nullptr, [segment = std::move(segment), process = ::getpid()](void*) {
             if (::getpid() == process) segment->release();
           }};

@@ -25,7 +25,7 @@ class SharedSegment {
  public:
   enum class Source : std::uint8_t { anonymous, dev_shm };
 
-  // Place at which the others find a segment, as long as this object lives.
+  // Address at which the others find a segment, as long as this object lives.
   struct Offer {
     std::string address;         // for open(), in another process; empty: there is no segment
     FileDescriptor file;         // kept open for others to open

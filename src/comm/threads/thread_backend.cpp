@@ -136,8 +136,8 @@ class ThreadBackend final : public Backend {
   void abort(int, std::string_view reason) noexcept override { group_.abort(reason); }
 
  private:
-  // Gives everybody's object, by rank. The places for them belong to all, so that a rank that gives
-  // up takes nothing away that another still looks at.
+  // Gives everybody's object, by rank. The pointers to them belong to all, so that a rank that
+  // gives up takes nothing away that another still looks at.
   template <typename T>
   std::vector<std::shared_ptr<T>> exchange(const CallHeader& call, std::shared_ptr<T> mine) {
     auto& own = memory_->offered[static_cast<std::size_t>(topology_.rank)];
