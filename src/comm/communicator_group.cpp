@@ -4,7 +4,7 @@
 #include <memory>
 #include <numeric>
 #include <thread>
-#include <type_traits>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -95,16 +95,10 @@ Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
 // Leaks the members, in a fork: their destructors would wait for threads that are not there, and
 // tell the other ranks that this one is gone.
 void Communicator::Group::abandon() {
-  const auto keep = [](auto& member) {
-    (void)std::make_unique<std::remove_reference_t<decltype(member)>>(std::move(member)).release();
-  };
-  keep(listeners);
-  keep(service);
-  keep(served);
-  keep(backend);
-  keep(executor);
-  keep(sequence);
-  keep(companions);
+  std::tuple members(std::move(listeners), std::move(service), std::move(served),
+                     std::move(backend), std::move(executor), std::move(sequence),
+                     std::move(companions));
+  (void)std::make_unique<decltype(members)>(std::move(members)).release();
 }
 
 void Communicator::Group::require_own_process(const CallHeader& call) const {

@@ -168,7 +168,7 @@ void MpiObjects::free() {
 
 void MpiObjects::forget() {
   // Leaves messages that nobody has taken to MPI, which may read them until its very end.
-  for (MpiSmallMessages* const messages : {&status_messages, &notes, &breaks}) {
+  for (MpiSmallMessages* const messages : {&status_messages, &calls, &breaks}) {
     if (!messages->pending.empty())
       (void)std::make_unique<MpiSmallMessages>(std::exchange(*messages, {})).release();
   }

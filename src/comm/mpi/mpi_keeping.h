@@ -47,7 +47,7 @@ struct MpiSmallMessages {
 [[nodiscard]] std::optional<StatusExchange::Message> take_message(const MpiGroup& group, int tag);
 
 // Tags of MPI's messages in the communicator of a set, in which collectives use 0.
-constexpr int tag_of_notes = 1;
+constexpr int tag_of_calls = 1;   // that are transfers
 constexpr int tag_of_breaks = 2;  // in that of all ranks
 constexpr int first_tag_of_bytes = 3;
 
@@ -59,7 +59,7 @@ struct MpiObjects {
   MpiGroup across;    // those of all nodes that own this rank's slice; empty for a rank without one
   MpiGroup statuses;  // all, for the watch's messages
   MpiSmallMessages status_messages;
-  MpiSmallMessages notes;   // of transfers
+  MpiSmallMessages calls;   // that are transfers
   MpiSmallMessages breaks;  // of a session
   std::optional<MpiCollectives> all_collectives;
   std::optional<MpiCollectives> across_collectives;
@@ -166,7 +166,7 @@ class MpiKeeping {
   WeakList<NodeGroup> node_groups_;
 };
 
-// Line by messages of MPI's, between nodes and where ranks share no memory. Notes have a tag of
+// Line by messages of MPI's, between nodes and where ranks share no memory. Calls have a tag of
 // their own and bytes one of their transfer's, so that transfers don't wait for each other.
 // `objects` are the group's, kept by the job.
 [[nodiscard]] std::shared_ptr<TransferLine> make_mpi_line(MpiObjects& objects,

@@ -31,17 +31,13 @@ bool NodeLine::has_room(int local_rank) const {
          mailbox(local_rank).ring_from(local_rank_).has_room();
 }
 
-void NodeLine::post(int to, const TransferNote& note) {
-  send(local(to), note);
-}
-
 void NodeLine::send(int local_rank, const TransferNote& note) {
   if (!has_room(local_rank)) return waiting_[static_cast<std::size_t>(local_rank)].push_back(note);
   mailbox(local_rank).ring_from(local_rank_).write(note);
   ring(local_rank);
 }
 
-bool NodeLine::send_waiting(int local_rank) {
+void NodeLine::send_waiting(int local_rank) {
   auto& waiting = waiting_[static_cast<std::size_t>(local_rank)];
   NoteRing& ring_there = mailbox(local_rank).ring_from(local_rank_);
   bool has_sent = false;
@@ -51,7 +47,6 @@ bool NodeLine::send_waiting(int local_rank) {
     has_sent = true;
   }
   if (has_sent) ring(local_rank);
-  return has_sent;
 }
 
 std::optional<TransferLine::Arrival> NodeLine::take() {

@@ -108,7 +108,7 @@ bool TransferDesk::try_to_go_on() {
   bool has_progress = take_asked();
   // Obstacles are looked for first: a rank that leaves may have sent something before.
   const auto lost = obstacles();
-  has_progress = take_notes() || has_progress;
+  has_progress = take_calls() || has_progress;
   has_progress = move() || has_progress;
   if (has_progress || lost.empty()) return has_progress;
   fail([&](const CollectiveCall& call) -> std::exception_ptr {
@@ -133,12 +133,8 @@ bool TransferDesk::take_asked() {
     ++pending_with_[item->call.peer];
     queues_[key_of(item->call)].mine.push_back(item);
   }
-  // Notes are posted before any bytes move.
-  for (const Item& item : asked) {
-    TransferNote note;
-    note.call = item->call;
-    line(item->call.peer).post(item->call.peer, note);
-  }
+  // Calls are told before any bytes move.
+  for (const Item& item : asked) line(item->call.peer).post(item->call.peer, item->call);
   for (const Item& item : asked) match(key_of(item->call));
   return !asked.empty();
 }
@@ -149,7 +145,7 @@ bool TransferDesk::is_used(const TransferLine& line) const {
   });
 }
 
-bool TransferDesk::take_notes() {
+bool TransferDesk::take_calls() {
   bool has_progress = false;
   for (TransferLine* const each : lines_) {
     if (each->is_silent() && !is_used(*each)) continue;

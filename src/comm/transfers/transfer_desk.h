@@ -96,7 +96,7 @@ class TransferDesk final {
 
   [[nodiscard]] bool try_to_go_on();
   [[nodiscard]] bool take_asked();
-  [[nodiscard]] bool take_notes();
+  [[nodiscard]] bool take_calls();
   [[nodiscard]] bool move();
   bool go_on_with(const Item& item);
   void finish_moved(const Item& item);
