@@ -270,24 +270,14 @@ std::optional<Communicator> Communicator::make_set(int color, int key,
   return result;
 }
 
-namespace {
-
-void check_subset(std::span<const int> ranks, int size) {
-  bool is_valid = !ranks.empty();
-  std::set<int> seen;
-  for (const int rank : ranks)
-    is_valid = is_valid && rank >= 0 && rank < size && seen.insert(rank).second;
-  if (!is_valid) {
+std::optional<Communicator> Communicator::subset(std::span<const int> ranks) const {
+  const std::set<int> distinct(ranks.begin(), ranks.end());
+  if (ranks.empty() || distinct.size() < ranks.size() || *distinct.begin() < 0 ||
+      *distinct.rbegin() >= size()) {
     throw Error(
         fmt::format("comm: a set of the ranks [{}]; expected at least one, each once, from 0 to {}",
-                    fmt::join(ranks, ", "), size - 1));
+                    fmt::join(ranks, ", "), size() - 1));
   }
-}
-
-}  // namespace
-
-std::optional<Communicator> Communicator::subset(std::span<const int> ranks) const {
-  check_subset(ranks, size());
   const auto found = std::find(ranks.begin(), ranks.end(), rank());
   const bool is_member = found != ranks.end();
   return split(is_member ? 0 : -1, is_member ? static_cast<int>(found - ranks.begin()) : 0);

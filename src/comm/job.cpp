@@ -1,6 +1,5 @@
 #include "comm/job.h"
 
-#include <cstdlib>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -24,9 +23,8 @@ std::string_view name_of(ThreadLevel level) {
 namespace {
 
 std::optional<std::string> variable(const char* name) {
-  const char* const value = std::getenv(name);
-  if (value == nullptr || *value == 0) return std::nullopt;
-  return std::string(value);
+  auto value = environment_variable(name);
+  return value && !value->empty() ? value : std::nullopt;
 }
 
 [[noreturn]] void refuse(const char* name, const std::string& value, const char* accepted) {

@@ -110,11 +110,8 @@ class DeviceBackend final : public Backend {
   [[nodiscard]] Capabilities capabilities() const override {
     auto capabilities = host_->capabilities();
     capabilities.device_transport = sharing_->transport();
-    CallHeader averages;
-    averages.collective = Collective::all_reduce;
-    averages.type = DataType::float32;
-    averages.op = ReduceOp::average;
-    capabilities.hands_over_to_devices = hands_over(averages);
+    capabilities.hands_over_to_devices = hands_over(
+        {.collective = Collective::all_reduce, .type = DataType::float32, .op = ReduceOp::average});
     return capabilities;
   }
 

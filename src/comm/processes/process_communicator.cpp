@@ -225,9 +225,8 @@ void end_at_exit(int status, void* given) {
 RankSet all_ranks(const ProcessRegion& region) {
   std::vector<int> ranks(static_cast<std::size_t>(region.ranks()));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const std::vector<int> nodes(ranks.size(), 0);
   return {.members = ranks,
-          .topology = Topology::from_node_ids(region.rank(), nodes),
+          .topology = Topology::from_node_ids(region.rank(), std::vector<int>(ranks.size())),
           .job_ranks = ranks};
 }
 

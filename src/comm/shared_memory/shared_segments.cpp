@@ -152,8 +152,8 @@ std::shared_ptr<SharedSegment> SharedSegments::make(const std::vector<std::size_
   const auto made = is_first ? segment->create(source) : SharedSegment::Offer();
   const auto address = address_of_first(made.address, makers);
   const bool is_there = !address.empty() && (is_first || segment->open(address));
-  return is_everywhere(is_there, makers.execute) ? segment
-                                                 : nullptr;  // and everybody has opened it
+  // Afterwards everybody has opened it.
+  return is_everywhere(is_there, makers.execute) ? segment : nullptr;
 }
 
 std::shared_ptr<SharedSegment> SharedSegments::add(const std::vector<std::size_t>& bytes,

@@ -57,7 +57,7 @@ std::optional<TransferLine::Arrival> NodeLine::take() {
     bool was_full = false;
     while (mailbox(local_rank_).ring_from(peer).take(note, was_full)) {
       if (was_full) ring(peer);
-      if (note.kind == TransferNote::Kind::call)
+      if (note.call.collective != Collective::none)
         return Arrival{memory_.ranks[static_cast<std::size_t>(peer)], note.call};
       take_piece(peer, note);
     }
@@ -121,11 +121,9 @@ class NodeLine::Sending final : public TransferMove {
   }
 
   void send_piece(const NodeMailbox& own, std::size_t slot) {
-    TransferNote note;
-    note.kind = TransferNote::Kind::piece;
-    note.slot = static_cast<std::uint32_t>(slot);
-    note.number = number_;
-    note.bytes = std::min(left_, own.slot_bytes());
+    const TransferNote note{.slot = static_cast<std::uint32_t>(slot),
+                            .number = number_,
+                            .bytes = std::min(left_, own.slot_bytes())};
     std::memcpy(own.slot(slot), data_, note.bytes);
     own.is_full(slot).store(1, std::memory_order_relaxed);
     used_.push_back(slot);

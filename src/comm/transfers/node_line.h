@@ -19,16 +19,10 @@
 
 namespace kolo {
 
-// Note of one rank to another about a transfer.
+// Note of one rank to another: a transfer that it has asked for, or a piece of one's bytes, which
+// lies in the sender's shared memory.
 struct TransferNote {
-  enum class Kind : std::uint32_t {
-    call,   // the rank has asked for it
-    piece,  // some of the bytes lie in the sender's shared memory
-  };
-
-  CallHeader call;
-  Kind kind = Kind::call;
-  // Set for a piece.
+  CallHeader call;  // Collective::none: it is of a piece
   std::uint32_t slot = 0;
   std::uint64_t number = 0;  // CallHeader::number on the sending rank
   std::uint64_t bytes = 0;
