@@ -60,6 +60,10 @@ std::byte* at(const Buffer& buffer, std::int64_t element) {
   return kolo::at(buffer.data, element, buffer.type);
 }
 
+Buffer part_of(const Buffer& whole, std::int64_t offset, std::int64_t count) {
+  return {at(whole, offset), count, whole.type};
+}
+
 // Calls function(offset, count) for consecutive chunks of [0, total); count is an int, as MPI wants
 // it.
 template <typename Function>
@@ -133,24 +137,6 @@ void MpiCollectives::all_reduce_partial(const Buffer& partial, const Buffer& res
   reduce_by_owners(partial, result, op, 1);
 }
 
-namespace {
-
-// One step, or the last of several.
-void reduce_sources(DataType from, const Buffer& output, ReduceOp op,
-                    std::span<const std::byte* const> sources, int divisor) {
-  std::byte* const destination = at(output, 0);
-  if (from == output.type)
-    reduce(from, op, sources, std::span(&destination, 1), output.count, divisor);
-  else
-    reduce(from, output.type, op, sources, destination, output.count, divisor);
-}
-
-Buffer part_of(const Buffer& whole, std::int64_t offset, std::int64_t count) {
-  return {at(whole, offset), count, whole.type};
-}
-
-}  // namespace
-
 // Reduces types whose partial results can't travel. Each rank owns a part: it receives that part of
 // all ranks, reduces them in one pass, in the order of ranks, and sends the result to all. That
 // takes as many bytes and messages as a ring.
@@ -191,7 +177,8 @@ void MpiCollectives::reduce_part(const PartFor& part_for, const Buffer& output, 
     exchange(part_for(to), to, operand, from);
     sources[static_cast<std::size_t>(from)] = at(operand, 0);
   }
-  if (output.count > 0) reduce_sources(own.type, output, op, sources, divisor);
+  if (output.count > 0)
+    reduce(own.type, output.type, op, sources, at(output, 0), output.count, divisor);
 }
 
 void MpiCollectives::broadcast(const Buffer& buffer, int root) {

@@ -49,8 +49,9 @@ void reduce(DataType type, ReduceOp op, std::span<const std::byte* const> source
 // types that is float32.
 [[nodiscard]] bool needs_wide_partials(DataType type, ReduceOp op);
 
-// A first step, from a 16-bit type to float32, or a last one, from float32 to a 16-bit type. For
-// sum, average and product; the destination is apart from the sources.
+// The only step, from one type to the same; a first one, from a 16-bit type to float32; or the
+// last, from float32 to a 16-bit type: for sum, average and product, the destination apart from the
+// sources.
 void reduce(DataType from, DataType to, ReduceOp op, std::span<const std::byte* const> sources,
             std::byte* destination, std::int64_t count, int divisor);
 
