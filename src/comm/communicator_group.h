@@ -24,8 +24,6 @@ struct Communicator::Group {
   // `the_sequence`: that of a plain group of which this is the checked view; none: a new one.
   Group(std::shared_ptr<Backend> the_backend, std::shared_ptr<Executor> the_executor,
         std::shared_ptr<Sequence> the_sequence = nullptr);
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
   ~Group();
 
   // Check a call, give it its number, and do it in its turn, run() before it returns, submit() on
@@ -83,8 +81,6 @@ struct Communicator::Group {
   struct Sequence {
     explicit Sequence(std::shared_ptr<Backend> the_ranks)
         : ranks(std::move(the_ranks)), transfers(ranks->transfers()) {}
-    Sequence(const Sequence&) = delete;
-    Sequence& operator=(const Sequence&) = delete;
     ~Sequence() { ranks->leave(); }
 
     std::shared_ptr<Backend> ranks;

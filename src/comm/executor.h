@@ -24,8 +24,6 @@ class Executor {
  public:
   // `process`: that of the executor that it belongs to; none: this one's own.
   explicit Executor(bool threaded, std::shared_ptr<const OwnProcess> process = nullptr);
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
   ~Executor();  // what was submitted is finished first
 
   // Runs the task after everything submitted before. `order`: that of a collective on a device's

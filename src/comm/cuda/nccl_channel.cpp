@@ -80,8 +80,6 @@ std::optional<ncclResult_t> result_within(Clock::duration patience,
 class NcclGroup {
  public:
   NcclGroup(const Topology& topology, int device, const NcclId& id);
-  NcclGroup(const NcclGroup&) = delete;
-  NcclGroup& operator=(const NcclGroup&) = delete;
   ~NcclGroup();
 
   // Gives NCCL a call: call(communicator). CommunicationError once abort() was called, after which

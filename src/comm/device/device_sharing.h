@@ -42,8 +42,6 @@ class PinnedMemories {
 class CompletionPoller {
  public:
   CompletionPoller();
-  CompletionPoller(const CompletionPoller&) = delete;
-  CompletionPoller& operator=(const CompletionPoller&) = delete;
   // May run on the poller's own thread: a followed collective may own the last reference to this.
   ~CompletionPoller() { stop(); }
 

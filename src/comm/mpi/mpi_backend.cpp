@@ -33,8 +33,6 @@ class MpiBackend final : public Backend {
   MpiBackend(std::shared_ptr<const MpiRuntime> runtime, std::shared_ptr<MpiKeeping> keeping,
              RankSet set, MpiObjects* objects, const MpiOptions& options,
              std::shared_ptr<TransferThread> transfer_thread = nullptr);
-  MpiBackend(const MpiBackend&) = delete;
-  MpiBackend& operator=(const MpiBackend&) = delete;
   ~MpiBackend() override {
     if (objects_) objects_->is_used = false;
   }

@@ -139,8 +139,6 @@ class TransferThread {
   // `bells`: of the ranks that share this one's memory, by rank in the job; the others' are null.
   // Without any, one of its own.
   TransferThread(int job_rank, std::vector<std::shared_ptr<Bell>> bells);
-  TransferThread(const TransferThread&) = delete;
-  TransferThread& operator=(const TransferThread&) = delete;
   ~TransferThread() { end_thread(); }
 
   void start();

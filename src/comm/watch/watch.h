@@ -26,8 +26,6 @@ class StartWatch {
   // warning time is for ranks that compute between their calls, and they begin together. Ends the
   // process at the limit.
   StartWatch(const WatchOptions& options, std::string who);
-  StartWatch(const StartWatch&) = delete;
-  StartWatch& operator=(const StartWatch&) = delete;
   ~StartWatch();
 
  private:
@@ -46,8 +44,6 @@ class StartWatch {
 class Watch final {
  public:
   Watch(std::shared_ptr<Backend> backend, WatchOptions options);
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
   ~Watch();
 
   // Ends its thread, and tells the others that this rank has left, as the destructor does
