@@ -67,13 +67,8 @@ class MpiCalls {
  public:
   // `look` throws to end a wait; empty: nothing ends one.
   MpiCalls(const MpiGroup& group, std::function<void()> look)
-      : communicator_(group.get()),
-        rank_(group.rank()),
-        size_(group.size()),
-        look_(std::move(look)) {}
+      : communicator_(group.get()), look_(std::move(look)) {}
 
-  [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] bool can_end_early() const { return look_ != nullptr; }
 
   // Counts are of elements, as MPI takes them. In place:
@@ -99,7 +94,6 @@ class MpiCalls {
   void on_a_copy(std::byte* values, std::size_t bytes, const Begin& begin);
 
   MPI_Comm communicator_;
-  int rank_, size_;
   std::function<void()> look_;
   std::unique_ptr<std::byte[]> memory_;
   std::size_t bytes_ = 0;

@@ -78,8 +78,8 @@ void for_chunks(std::int64_t total, std::int64_t largest, const Function& functi
 MpiCollectives::MpiCollectives(const MpiGroup& group, std::int64_t largest_count,
                                std::function<void()> look)
     : calls_(group, std::move(look)),
-      rank_(calls_.rank()),
-      size_(calls_.size()),
+      rank_(group.rank()),
+      size_(group.size()),
       largest_count_(largest_count) {
   if (calls_.can_end_early()) largest_count_ = std::min(largest_count, copied_count);
   for (MPI_User_function* const function :
