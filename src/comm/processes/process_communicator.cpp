@@ -59,10 +59,10 @@ ProcessRegion::ProcessRegion(int ranks) : ranks_(ranks) {
       "/proc, nor one in /dev/shm");
 }
 
-ProcessRegion::ProcessRegion(const EnvironmentLookup& lookup) : ranks_(1) {
-  const auto rank = parse_number<int>(lookup(process_rank_variable).value_or(""));
-  const auto ranks = parse_number<int>(lookup(process_ranks_variable).value_or(""));
-  const auto memory = lookup(process_memory_variable);
+ProcessRegion::ProcessRegion() : ranks_(1) {
+  const auto rank = parse_number<int>(environment_variable(process_rank_variable).value_or(""));
+  const auto ranks = parse_number<int>(environment_variable(process_ranks_variable).value_or(""));
+  const auto memory = environment_variable(process_memory_variable);
   if (!rank || !ranks || !memory || *rank < 0 || *rank >= *ranks) {
     throw InputError(
         "comm: kolo has not started this process as one of several ranks; start it by kolo run "
@@ -246,7 +246,7 @@ Communicator process_communicator(const MpiOptions& given) {
   MpiOptions options = with_environment(given);
   if (!options.ranks_on_nodes.empty())
     throw Error("comm: MpiOptions::ranks_on_nodes is for ranks under MPI, or threads");
-  ProcessRegion region(environment_variable);
+  ProcessRegion region;
   const StartWatch watch(options.watch,
                          fmt::format("rank {} of {}", region.rank(), region.ranks()));
   auto set = all_ranks(region);
