@@ -240,20 +240,18 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
     throw Error(fmt::format("comm: {}: ranks on {} have no transfers; use a collective",
                             name_of(calls.front().collective), backend->capabilities().backend));
   }
+  std::vector<std::shared_ptr<TransferStaging>> stagings;
   for (CollectiveCall& call : calls) {
     call.number = desk->next_number();
     identity.put_into(call);
     call.peer_in_job = identity.job_ranks[static_cast<std::size_t>(call.peer)];
     call.name = options.name;
-  }
-  std::vector<std::shared_ptr<TransferStaging>> stagings(calls.size());
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    CollectiveCall& call = calls[i];
+    auto& staging = stagings.emplace_back();
     if (call.memory == MemoryKind::host) continue;
     call.order = std::make_shared<DeviceOrder>();
     call.order->stream =
         call.collective == Collective::send ? call.input.stream : call.output.stream;
-    stagings[i] = backend->stage(call);
+    staging = backend->stage(call);
   }
   Action driver;
   // The driver needn't keep the group: a waiting thread has a handle.
