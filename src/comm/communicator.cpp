@@ -34,6 +34,14 @@ Topology Topology::from_node_ids(int rank, std::span<const int> node_id_of_rank)
   return topology;
 }
 
+std::vector<int> Topology::ranks_on_node() const {
+  std::vector<int> ranks;
+  for (int each = 0; each < size; ++each) {
+    if (node_of_rank[static_cast<std::size_t>(each)] == node) ranks.push_back(each);
+  }
+  return ranks;
+}
+
 int Topology::smallest_node() const {
   std::vector<int> ranks_on(static_cast<std::size_t>(nodes));
   for (const int at : node_of_rank) ++ranks_on[static_cast<std::size_t>(at)];
@@ -230,7 +238,7 @@ std::shared_ptr<std::byte> Communicator::allocate_for_node(std::size_t bytes) co
 
 std::optional<Communicator> Communicator::split(int color, int key, const std::string& name) const {
   auto set = make_set(color, key, name);
-  if (set && is_checked()) group_->add_set(set->group_);
+  if (set && is_checked() && set->size() > 1) group_->sets.add(set->group_);
   return set;
 }
 
@@ -262,24 +270,14 @@ std::optional<Communicator> Communicator::make_set(int color, int key,
   return result;
 }
 
-namespace {
-
-void check_subset(std::span<const int> ranks, int size) {
-  bool is_valid = !ranks.empty();
-  std::set<int> seen;
-  for (const int rank : ranks)
-    is_valid = is_valid && rank >= 0 && rank < size && seen.insert(rank).second;
-  if (!is_valid) {
+std::optional<Communicator> Communicator::subset(std::span<const int> ranks) const {
+  const std::set<int> distinct(ranks.begin(), ranks.end());
+  if (ranks.empty() || distinct.size() < ranks.size() || *distinct.begin() < 0 ||
+      *distinct.rbegin() >= size()) {
     throw Error(
         fmt::format("comm: a set of the ranks [{}]; expected at least one, each once, from 0 to {}",
-                    fmt::join(ranks, ", "), size - 1));
+                    fmt::join(ranks, ", "), size() - 1));
   }
-}
-
-}  // namespace
-
-std::optional<Communicator> Communicator::subset(std::span<const int> ranks) const {
-  check_subset(ranks, size());
   const auto found = std::find(ranks.begin(), ranks.end(), rank());
   const bool is_member = found != ranks.end();
   return split(is_member ? 0 : -1, is_member ? static_cast<int>(found - ranks.begin()) : 0);

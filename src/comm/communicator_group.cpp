@@ -4,7 +4,7 @@
 #include <memory>
 #include <numeric>
 #include <thread>
-#include <type_traits>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -34,28 +34,6 @@ std::function<void(bool)> tell_waiting(SharedListeners listeners, std::vector<Ca
   };
 }
 
-// Listeners of a call that a device goes on with. Weak: a device that never comes to its end must
-// not keep them, because they keep the device.
-class LaterListeners {
- public:
-  explicit LaterListeners(const SharedListeners& listeners)
-      : listeners_(listeners->begin(), listeners->end()) {}
-
-  void start(const CollectiveCall& call) const {
-    for (const auto& listener : listeners_) {
-      if (const auto present = listener.lock()) present->on_start(call);
-    }
-  }
-  void finish(const CollectiveCall& call, bool has_failed) const {
-    for (const auto& listener : listeners_) {
-      if (const auto present = listener.lock()) present->on_finish(call, has_failed);
-    }
-  }
-
- private:
-  std::vector<std::weak_ptr<CollectiveListener>> listeners_;
-};
-
 // Does a call, blocking or not, on whatever thread, and tells the listeners. A device may go on
 // with the call afterwards: then they hear of the end when it comes, and `owner` of the buffers is
 // kept until then. `is_handed_over`: the device has yet to come to it, and they hear of its start
@@ -79,12 +57,22 @@ void perform(Backend& backend, const CollectiveCall& call, const SharedListeners
     throw;
   }
   if (call.order) {
-    const LaterListeners later(listeners);
-    const auto started = [later, call, is_handed_over] {
-      if (is_handed_over) later.start(call);
+    // Weak: a device that never comes to its end must not keep them, because they keep the device.
+    const std::vector<std::weak_ptr<CollectiveListener>> later(listeners->begin(),
+                                                               listeners->end());
+    const auto tell_later = [later, call](const auto& tell) {
+      for (const auto& listener : later) {
+        if (const auto present = listener.lock()) tell(*present, call);
+      }
     };
-    const auto finished = [later, call, owner](bool has_failed) { later.finish(call, has_failed); };
-    if (backend.follow(call, started, finished)) return;
+    auto started = [tell_later, is_handed_over] {
+      if (is_handed_over)
+        tell_later([](auto& listener, const auto& begun) { listener.on_start(begun); });
+    };
+    auto finished = [tell_later, owner](bool has_failed) {
+      tell_later([&](auto& listener, const auto& ended) { listener.on_finish(ended, has_failed); });
+    };
+    if (backend.follow(call, std::move(started), std::move(finished))) return;
   }
   if (is_handed_over) tell_start();
   tell_end(listeners, call, false);
@@ -107,16 +95,10 @@ Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
 // Leaks the members, in a fork: their destructors would wait for threads that are not there, and
 // tell the other ranks that this one is gone.
 void Communicator::Group::abandon() {
-  const auto keep = [](auto& member) {
-    (void)std::make_unique<std::remove_reference_t<decltype(member)>>(std::move(member)).release();
-  };
-  keep(listeners);
-  keep(service);
-  keep(served);
-  keep(backend);
-  keep(executor);
-  keep(sequence);
-  keep(companions);
+  std::tuple members(std::move(listeners), std::move(service), std::move(served),
+                     std::move(backend), std::move(executor), std::move(sequence),
+                     std::move(companions));
+  (void)std::make_unique<decltype(members)>(std::move(members)).release();
 }
 
 void Communicator::Group::require_own_process(const CallHeader& call) const {
@@ -258,44 +240,26 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
     throw Error(fmt::format("comm: {}: ranks on {} have no transfers; use a collective",
                             name_of(calls.front().collective), backend->capabilities().backend));
   }
+  std::vector<std::shared_ptr<TransferStaging>> stagings;
   for (CollectiveCall& call : calls) {
     call.number = desk->next_number();
     identity.put_into(call);
     call.peer_in_job = identity.job_ranks[static_cast<std::size_t>(call.peer)];
     call.name = options.name;
-  }
-  std::vector<std::shared_ptr<TransferStaging>> stagings(calls.size());
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    CollectiveCall& call = calls[i];
+    auto& staging = stagings.emplace_back();
     if (call.memory == MemoryKind::host) continue;
     call.order = std::make_shared<DeviceOrder>();
     call.order->stream =
         call.collective == Collective::send ? call.input.stream : call.output.stream;
-    stagings[i] = backend->stage(call);
+    staging = backend->stage(call);
   }
   Action driver;
-  // The driver needs no share of the group: a waiting thread has a handle.
+  // The driver needn't keep the group: a waiting thread has a handle.
   if (desk->is_driven_by_waiters()) driver = [this] { go_on_with_transfers(); };
   const auto present = listeners->get();
   auto on_wait = tell_waiting(present, {calls.begin(), calls.end()});
   return desk->post(std::move(calls), stagings, *present, options.owner, std::move(driver),
                     std::move(on_wait));
-}
-
-void Communicator::Group::add_set(const std::shared_ptr<Group>& set) {
-  if (set->backend->topology().size == 1) return;
-  const std::lock_guard lock(mutex_);
-  std::erase_if(sets_, [](const std::weak_ptr<Group>& each) { return each.expired(); });
-  sets_.push_back(set);
-}
-
-std::vector<std::shared_ptr<Communicator::Group>> Communicator::Group::sets() {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<Group>> present;
-  for (const auto& each : sets_) {
-    if (auto set = each.lock()) present.push_back(std::move(set));
-  }
-  return present;
 }
 
 std::vector<std::shared_ptr<Communicator::Group>> Communicator::Group::Companions::of_kind(

@@ -10,6 +10,7 @@
 
 #include "comm/executor.h"
 #include "comm/transfers/transfer_desk.h"
+#include "comm/weak_list.h"
 #include "kolo/comm/communicator.h"
 
 namespace kolo {
@@ -23,8 +24,6 @@ struct Communicator::Group {
   // `the_sequence`: that of a plain group of which this is the checked view; none: a new one.
   Group(std::shared_ptr<Backend> the_backend, std::shared_ptr<Executor> the_executor,
         std::shared_ptr<Sequence> the_sequence = nullptr);
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
   ~Group();
 
   // Check a call, give it its number, and do it in its turn, run() before it returns, submit() on
@@ -56,8 +55,7 @@ struct Communicator::Group {
 
   // Sets of several ranks that were made from this checked group and still have a handle: a join
   // has to serve them.
-  void add_set(const std::shared_ptr<Group>& set);
-  [[nodiscard]] std::vector<std::shared_ptr<Group>> sets();
+  WeakList<Group> sets;
   // Join of this set on behalf of its communicator's; one that goes on after an Error serves the
   // next join.
   std::optional<Work> service;
@@ -83,8 +81,6 @@ struct Communicator::Group {
   struct Sequence {
     explicit Sequence(std::shared_ptr<Backend> the_ranks)
         : ranks(std::move(the_ranks)), transfers(ranks->transfers()) {}
-    Sequence(const Sequence&) = delete;
-    Sequence& operator=(const Sequence&) = delete;
     ~Sequence() { ranks->leave(); }
 
     std::shared_ptr<Backend> ranks;
@@ -112,8 +108,6 @@ struct Communicator::Group {
   void prepare(CollectiveCall& call, CallOptions& options);
   void go_on_with_transfers();
 
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<Group>> sets_;
   int exceptions_at_start_;
 };
 

@@ -175,25 +175,19 @@ void Executor::check_open() const {
 }
 
 void Executor::close(const std::string& message) {
-  std::vector<std::weak_ptr<Executor>> siblings;
   {
     std::unique_lock lock(mutex_);
     if (!closed_.empty()) return;
     closed_ = message;
-    siblings = std::exchange(siblings_, {});
     changed_.wait(lock, [&] { return !busy_ && queue_.empty(); });
   }
   end_thread();
-  for (const auto& sibling : siblings) {
-    if (const auto present = sibling.lock()) present->close(message);
-  }
+  for (const auto& sibling : siblings_.present()) sibling->close(message);
 }
 
 std::shared_ptr<Executor> Executor::make_sibling(bool threaded) {
   auto sibling = std::make_shared<Executor>(threaded, process_);
-  const std::lock_guard lock(mutex_);
-  std::erase_if(siblings_, [](const auto& known) { return known.expired(); });
-  siblings_.push_back(sibling);
+  siblings_.add(sibling);
   return sibling;
 }
 

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "comm/own_process.h"
+#include "comm/weak_list.h"
 #include "kolo/comm/work.h"
 
 namespace kolo {
@@ -24,8 +24,6 @@ class Executor {
  public:
   // `process`: that of the executor that it belongs to; none: this one's own.
   explicit Executor(bool threaded, std::shared_ptr<const OwnProcess> process = nullptr);
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
   ~Executor();  // what was submitted is finished first
 
   // Runs the task after everything submitted before. `order`: that of a collective on a device's
@@ -85,7 +83,7 @@ class Executor {
   std::atomic<std::thread::id> runner_;  // who; a thread only ever looks whether it is itself
   bool stopping_ = false;
   std::string closed_;  // the message; empty: open
-  std::vector<std::weak_ptr<Executor>> siblings_;
+  WeakList<Executor> siblings_;
   std::thread thread_;
 };
 

@@ -1,6 +1,8 @@
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -18,30 +20,12 @@ namespace {
 // Whole by every rank, in one message, staged in chunks, in several of MPI's calls.
 constexpr std::int64_t counts[] = {3, 700, 9001, 70001};
 
-double largest_of(DataType type) {
-  switch (type) {
-    case DataType::float64:
-      return std::numeric_limits<double>::max();
-    case DataType::float32:
-      return std::numeric_limits<float>::max();
-    case DataType::float16:
-      return 65504;
-    case DataType::bfloat16:
-      return to_float(BFloat16{0x7F7F});
-    case DataType::int32:
-      return std::numeric_limits<std::int32_t>::max();
-    case DataType::int16:
-      return std::numeric_limits<std::int16_t>::max();
-    case DataType::int8:
-      return std::numeric_limits<std::int8_t>::max();
-    default:
-      return std::numeric_limits<std::uint8_t>::max();
-  }
-}
-
-constexpr DataType types_with_averages[] = {
-    DataType::float64, DataType::float32, DataType::float16, DataType::bfloat16,
-    DataType::int32,   DataType::int16,   DataType::int8,    DataType::uint8};
+// Types that have averages and whose values a double holds.
+const std::pair<DataType, double> largest_of_types[] = {
+    {DataType::float64, DBL_MAX}, {DataType::float32, FLT_MAX},
+    {DataType::float16, 65504},   {DataType::bfloat16, to_float(BFloat16{0x7F7F})},
+    {DataType::int32, INT32_MAX}, {DataType::int16, INT16_MAX},
+    {DataType::int8, INT8_MAX},   {DataType::uint8, UINT8_MAX}};
 
 // The average of what all ranks have in the same place.
 TypedValues averaged(const Communicator& communicator, const TypedValues& mine, DataType type,
@@ -58,23 +42,18 @@ TypedValues averaged(const Communicator& communicator, const TypedValues& mine, 
 }
 
 RANK_TEST(Averages, AveragesOfTheLargestValues) {
-  for (const DataType type : types_with_averages) {
-    const double largest = largest_of(type);
+  for (const auto& [type, largest] : largest_of_types) {
     for (const std::int64_t count : counts) {
       for (const bool by_scatter : {false, true}) {
         TypedValues values(type, count);
         for (std::int64_t i = 0; i < count; ++i)
           values.set(i, i % 2 == 0 || type == DataType::uint8 ? largest : -largest);
-        const auto result = averaged(communicator, values, type, by_scatter);
-        for (std::int64_t i = 0; i < count; ++i) {
-          const double want = values.get(i);
-          if (std::abs(result.get(i) / want - 1) <= (type == DataType::float32 ? 1e-6 : 1e-14))
-            continue;
-          ADD_FAILURE() << name_of(type) << " of " << count << (by_scatter ? ", scattered" : "")
-                        << ": the average of " << communicator.size() << " times " << want << " is "
-                        << result.get(i);
-          break;
-        }
+        const double tolerance = type == DataType::float32 ? 1e-6 : 1e-14;
+        expect_values(
+            averaged(communicator, values, type, by_scatter), type,
+            by_scatter ? "scattered average" : "average",
+            [&](std::int64_t i) { return values.get(i); },
+            [&](std::int64_t, double want) { return tolerance * std::abs(want); });
       }
     }
   }
@@ -88,7 +67,7 @@ RANK_TEST(Averages, AveragesOfInt64AreExact) {
     if (communicator.rank() == 0) values[1] = value / 2;
     communicator.all_reduce(std::span(values), ReduceOp::average);
     EXPECT_EQ(values[0], value);
-    // Towards zero: what is missing is a share of value - value / 2.
+    // Towards zero: what is missing is a fraction of value - value / 2.
     const std::int64_t missing = value - value / 2;
     const std::int64_t share = missing / size + (missing % size > 0) - (missing % size < 0);
     EXPECT_EQ(values[1], value - share);
@@ -136,19 +115,17 @@ RANK_TEST(Averages, SixteenBitsAreRoundedOnce) {
           values.set(
               i, mine[static_cast<std::size_t>(i % period)] / (op == ReduceOp::product ? 4 : 1));
         communicator.all_reduce(values.buffer(), op);
-        for (std::int64_t i = 0; i < count; ++i) {
-          const Exact& whole = all[static_cast<std::size_t>(i % period)];
-          const double want = op == ReduceOp::product   ? whole.product
-                              : op == ReduceOp::average ? whole.sum / ranks
-                                                        : whole.sum;
-          const double magnitude = op == ReduceOp::product ? std::abs(want) : whole.magnitude;
-          const double limit =
-              half_unit * std::abs(want) + 1e-6 * magnitude + 0x1p-25;  // and the sum in float32
-          if (std::abs(values.get(i) - want) <= limit) continue;
-          ADD_FAILURE() << name_of(type) << " " << name_of(op) << " of " << count << ": element "
-                        << i << " is " << values.get(i) << ", expected " << want;
-          break;
-        }
+        const auto whole = [&](std::int64_t i) {
+          return all[static_cast<std::size_t>(i % period)];
+        };
+        const auto expected = [&](std::int64_t i) {
+          if (op == ReduceOp::product) return whole(i).product;
+          return op == ReduceOp::average ? whole(i).sum / ranks : whole(i).sum;
+        };
+        expect_values(values, type, name_of(op), expected, [&](std::int64_t i, double want) {
+          const double magnitude = op == ReduceOp::product ? std::abs(want) : whole(i).magnitude;
+          return half_unit * std::abs(want) + 1e-6 * magnitude + 0x1p-25;  // and the sum in float32
+        });
       }
     }
   }

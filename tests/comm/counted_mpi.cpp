@@ -65,10 +65,6 @@ int MPI_Comm_split_type(MPI_Comm c, int type, int key, MPI_Info info, MPI_Comm* 
   count(c);
   return count_made(PMPI_Comm_split_type(c, type, key, info, part), part);
 }
-int MPI_Comm_dup(MPI_Comm c, MPI_Comm* copy) {
-  count(c);
-  return count_made(PMPI_Comm_dup(c, copy), copy);
-}
 int MPI_Comm_free(MPI_Comm* c) {
   count(*c);
   --present;
@@ -97,7 +93,6 @@ KOLO_COUNTED(Comm_size, (MPI_Comm c, int* size), (c, size), c)
 KOLO_COUNTED(Comm_test_inter, (MPI_Comm c, int* flag), (c, flag), c)
 KOLO_COUNTED(Comm_set_errhandler, (MPI_Comm c, MPI_Errhandler h), (c, h), c)
 KOLO_COUNTED(Comm_set_attr, (MPI_Comm c, int key, void* value), (c, key, value), c)
-KOLO_COUNTED(Comm_get_attr, (MPI_Comm c, int key, void* value, int* flag), (c, key, value, flag), c)
 KOLO_COUNTED(Comm_delete_attr, (MPI_Comm c, int key), (c, key), c)
 KOLO_COUNTED(Barrier, (MPI_Comm c), (c), c)
 KOLO_COUNTED(Ibarrier, (MPI_Comm c, MPI_Request* r), (c, r), c)
@@ -114,10 +109,6 @@ KOLO_COUNTED(Iallreduce,
 KOLO_COUNTED(Allgather,
              (const void* in, int n, MPI_Datatype t, void* out, int m, MPI_Datatype u, MPI_Comm c),
              (in, n, t, out, m, u, c), c)
-KOLO_COUNTED(Iallgather,
-             (const void* in, int n, MPI_Datatype t, void* out, int m, MPI_Datatype u, MPI_Comm c,
-              MPI_Request* r),
-             (in, n, t, out, m, u, c, r), c)
 KOLO_COUNTED(Allgatherv,
              (const void* in, int n, MPI_Datatype t, void* out, const int* m, const int* starts,
               MPI_Datatype u, MPI_Comm c),

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "comm/job_options.h"
+#include "comm/job.h"
 #include "kolo/base/error.h"
 #include "support/says.h"
 

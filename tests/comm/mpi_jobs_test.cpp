@@ -8,7 +8,6 @@
 
 #include "comm/jobs.h"
 #include "support/expect_end.h"
-#include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 

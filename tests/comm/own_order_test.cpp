@@ -3,7 +3,6 @@
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
-#include "support/matchers.h"
 #include "support/rank_test.h"
 #include "support/says.h"
 

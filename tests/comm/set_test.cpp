@@ -140,10 +140,8 @@ void expect_shared(const Communicator& communicator,
       static_cast<std::byte>(1 + communicator.rank());
   communicator.barrier();
   std::size_t peer = 0;
-  for (int rank = 0; rank < communicator.size(); ++rank) {
-    if (topology.node_of_rank[static_cast<std::size_t>(rank)] != topology.node) continue;
+  for (const int rank : topology.ranks_on_node())
     EXPECT_EQ(byte_of(peer++), static_cast<std::byte>(1 + rank));
-  }
   communicator.barrier();
 }
 

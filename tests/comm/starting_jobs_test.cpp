@@ -6,11 +6,9 @@
 #include <gmock/gmock.h>
 
 #include "comm/jobs.h"
-#include "kolo/base/file.h"
 #include "support/expect_end.h"
 #include "support/process.h"
 #include "support/says.h"
-#include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {

@@ -12,7 +12,6 @@
 #include "kolo/comm/threads.h"
 #include "kolo/comm/topology.h"
 #include "support/errors.h"
-#include "support/says.h"
 
 namespace kolo {
 
@@ -34,7 +33,7 @@ TEST(Topology, UnevenAndInterleavedNodes) {
 
 using testing::message_of;
 
-// A task may own the last share of an object whose destructor makes calls.
+// A task may own the last reference to an object whose destructor makes calls.
 TEST(ThreadRanksTasks, MayOwnWhatUsesTheCommunicatorAsItGoes) {
   run_as_threads(2, [](const Communicator& communicator) {
     std::promise<void> gone;

@@ -98,33 +98,31 @@ template <typename Ranks, typename ValueOf>
 
 // Error of a result, relative where it is above 1: quotients are rounded to the type's fraction.
 [[nodiscard]] inline double tolerance_of(DataType type) {
-  switch (type) {
-    case DataType::float64:
-      return 1e-14;
-    case DataType::float32:
-      return 1e-6;
-    case DataType::float16:
-      return 2e-3;
-    case DataType::bfloat16:
-      return 1.6e-2;
-    default:
-      return 0;
-  }
+  constexpr double of_floats[] = {1e-14, 1e-6, 2e-3, 1.6e-2};
+  return type <= DataType::bfloat16 ? of_floats[static_cast<std::size_t>(type)] : 0;
 }
 
-// Expects expected(index) in every place, as exactly as the type holds it. Tells the first that is
-// wrong, so that a failure prints one line and not thousands.
-template <typename Expected>
+// Expects expected(index) everywhere, but for an error of limit(index, expected(index)). Tells the
+// first that is wrong, so that a failure prints one line and not thousands.
+template <typename Expected, typename Limit>
 void expect_values(const TypedValues& values, DataType type, std::string_view what,
-                   const Expected& expected) {
+                   const Expected& expected, const Limit& limit) {
   for (std::int64_t i = 0; i < values.count(); ++i) {
     const double want = expected(i);
-    if (std::abs(values.get(i) - want) <= tolerance_of(type) * std::max(1.0, std::abs(want)))
-      continue;
+    if (std::abs(values.get(i) - want) <= limit(i, want)) continue;
     ADD_FAILURE() << what << " of " << values.count() << " " << name_of(type) << ": element " << i
                   << " is " << values.get(i) << ", not " << want;
     return;
   }
+}
+
+// The same, as exactly as the type holds it.
+template <typename Expected>
+void expect_values(const TypedValues& values, DataType type, std::string_view what,
+                   const Expected& expected) {
+  expect_values(values, type, what, expected, [&](std::int64_t, double want) {
+    return tolerance_of(type) * std::max(1.0, std::abs(want));
+  });
 }
 
 }  // namespace kolo::testing

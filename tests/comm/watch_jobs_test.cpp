@@ -14,7 +14,6 @@
 #include "kolo/base/file.h"
 #include "support/expect_end.h"
 #include "support/matchers.h"
-#include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 

@@ -138,8 +138,9 @@ TEST(Watch, NamesATransferWhosePeerHasNotCome) {
 constexpr std::int64_t second = 1'000'000'000;  // in nanoseconds
 
 // Status of a rank that is in call `number` since `waiting` nanoseconds by the clock.
-RankStatus waiting_rank(std::uint64_t number, std::int64_t waiting) {
+RankStatus waiting_rank(int rank, std::uint64_t number, std::int64_t waiting) {
   RankStatus status;
+  status.rank = rank;
   LaneStatus lane{.identity = 1, .waiting = waiting};
   lane.running.number = number;
   status.lanes.push_back(lane);
@@ -150,7 +151,7 @@ TEST(WatchWaitingTimes, CountOnlyTimeInWhichTheWatchRan) {
   WaitingTimes times(20);
   const auto waited = [&](std::int64_t now, std::uint64_t number, std::int64_t by_clock) {
     times.look(now);
-    auto status = waiting_rank(number, by_clock);
+    auto status = waiting_rank(0, number, by_clock);
     times.correct(status);
     return status.longest_wait();
   };
@@ -164,8 +165,7 @@ TEST(WatchWaitingTimes, CountOnlyTimeInWhichTheWatchRan) {
 
 // A rank that ends the job says why itself; the watch reports other departures.
 TEST(WatchDeparture, OfARankThatSaysWhyIsNotReportedForAWhile) {
-  std::vector<RankStatus> statuses = {waiting_rank(9, 2 * second), waiting_rank(8, 0)};
-  statuses[1].rank = 1;
+  std::vector<RankStatus> statuses = {waiting_rank(0, 9, 2 * second), waiting_rank(1, 8, 0)};
   statuses[1].lanes[0].running = {};
   statuses[1].state = ProcessState::gone;
   EXPECT_TRUE(says(find_departure(statuses, second).value_or(""), {"rank 1 has left"}));
@@ -202,9 +202,8 @@ TEST(WatchDeparture, OfATransfersPeerEndsTheJob) {
 }
 
 TEST(WatchDeparture, IsMissedByRanksThatHaveJoined) {
-  std::vector<RankStatus> statuses = {waiting_rank(0, 0), waiting_rank(0, 0)};
+  std::vector<RankStatus> statuses = {waiting_rank(0, 0, 0), waiting_rank(1, 0, 0)};
   statuses[0].lanes[0].joined = 2 * second;
-  statuses[1].rank = 1;
   EXPECT_EQ(find_departure(statuses, second), std::nullopt);
   statuses[1].lanes[0].has_left = 1;
   EXPECT_TRUE(says(find_departure(statuses, second).value_or(""),
@@ -216,11 +215,10 @@ TEST(WatchDeparture, IsMissedByRanksThatHaveJoined) {
 
 // Rank 0 waits in the job's communicator, rank 1 in a set of both.
 std::vector<RankStatus> crossed_ranks(std::int64_t waiting) {
-  std::vector<RankStatus> statuses = {waiting_rank(9, waiting), waiting_rank(5, waiting)};
+  std::vector<RankStatus> statuses = {waiting_rank(0, 9, waiting), waiting_rank(1, 5, waiting)};
   statuses[0].lanes.push_back({.identity = 7});
   statuses[1].lanes[0].identity = 7;
   statuses[1].lanes.push_back({.identity = 1});
-  statuses[1].rank = 1;
   for (auto& status : statuses) {
     status.has_one_caller = true;
     status.lanes[0].is_awaited = 1;
@@ -261,8 +259,8 @@ TEST(WatchDeadlock, IsNoneWhereSomebodyMayGoOn) {
 }
 
 TEST(WatchDeadlock, IsWhereRanksAreInDifferentCollectivesInOnePlace) {
-  std::vector<RankStatus> statuses = {waiting_rank(9, 2 * second), waiting_rank(9, 2 * second)};
-  statuses[1].rank = 1;
+  std::vector<RankStatus> statuses = {waiting_rank(0, 9, 2 * second),
+                                      waiting_rank(1, 9, 2 * second)};
   EXPECT_EQ(find_deadlock(statuses, second), std::nullopt);
   statuses[1].lanes[0].running.collective = Collective::broadcast;
   EXPECT_TRUE(says(
@@ -271,12 +269,11 @@ TEST(WatchDeadlock, IsWhereRanksAreInDifferentCollectivesInOnePlace) {
 }
 
 TEST(WatchStall, OfASetTellsWhoIsMissingAndWhereElseItWaits) {
-  constexpr std::int64_t minute = 60'000'000'000;
-  std::vector<RankStatus> statuses = {waiting_rank(9, minute), waiting_rank(5, minute)};
+  constexpr std::int64_t minute = 60 * second;
+  std::vector<RankStatus> statuses = {waiting_rank(0, 9, minute), waiting_rank(1, 5, minute)};
   statuses[0].lanes[0].identity = 7;  // a set, of which rank 0 waits
   statuses[0].lanes[0].members = 3;
-  statuses[1].rank = 1;  // waits in another one
-  statuses[1].lanes[0].identity = 8;
+  statuses[1].lanes[0].identity = 8;  // rank 1 waits in another one
   statuses[1].lanes.push_back({.identity = 7, .members = 3});
   const auto stalls = find_stalls(statuses, 4, minute);
   ASSERT_EQ(stalls.size(), 2U);
@@ -286,27 +283,16 @@ TEST(WatchStall, OfASetTellsWhoIsMissingAndWhereElseItWaits) {
 }
 
 TEST(WatchStall, ManyRanksAreToldShortly) {
-  std::vector<RankStatus> statuses(100);
-  for (int rank = 0; rank < 100; ++rank) {
-    RankStatus& status = statuses[static_cast<std::size_t>(rank)];
-    status.rank = rank;
-    LaneStatus lane{.identity = 1};
-    const auto record = [](std::uint64_t number) {
-      CollectiveRecord made;
-      made.number = number;
-      made.collective = Collective::barrier;
-      return made;
-    };
-    if (rank < 50) {
-      lane.running = record(9);
-      lane.waiting = 61'000'000'000;
-    }
-    lane.completed = record(8);
-    lane.completed_age = 62'000'000'000;
-    status.lanes.push_back(lane);
+  std::vector<RankStatus> statuses;
+  for (int rank = 0; rank < 99; ++rank) {
+    auto status = rank < 50 ? waiting_rank(rank, 9, 61 * second) : waiting_rank(rank, 0, 0);
+    LaneStatus& lane = status.lanes[0];
+    lane.running.collective = lane.completed.collective = Collective::barrier;
+    lane.completed.number = 8;
+    lane.completed_age = 62 * second;
+    statuses.push_back(status);
   }
-  statuses.pop_back();
-  const auto stalls = find_stalls(statuses, 100, 60'000'000'000);
+  const auto stalls = find_stalls(statuses, 100, 60 * second);
   ASSERT_EQ(stalls.size(), 1U);
   EXPECT_THAT(stalls[0].report,
               AllOf(HasSubstr("ranks have waited 61.0 s in call 9, barrier; arrived: rank 0-49; "

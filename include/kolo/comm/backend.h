@@ -28,7 +28,7 @@ struct Capabilities {
   // Transport on devices, for example "NCCL 2.28.9 (the host waits: never)"; empty before the job's
   // first collective there, or where there are none.
   std::string device_transport = {};
-  // All-reduces on devices keep no thread of the host waiting, so a graph of the device can record
+  // All-reduces on devices keep no thread of the host waiting, so a graph of the device can capture
   // them; known with the transport.
   bool hands_over_to_devices = false;
 };
@@ -100,8 +100,8 @@ class Backend {
 
   // Messages between two ranks; null where the back end has none, or one rank.
   [[nodiscard]] virtual std::shared_ptr<TransferDesk> transfers() { return nullptr; }
-  // Puts memory of the host in the place of a device's buffer, for a transfer, on the thread that
-  // asks for it; notes in call.order where the device's work stands.
+  // Puts memory of the host where the call has a device's buffer, for a transfer, on the thread
+  // that asks for it; notes in call.order where the device's work stands.
   [[nodiscard]] virtual std::shared_ptr<TransferStaging> stage(CollectiveCall& call) const;
 
   // Leaves the group, as the last handle is gone. Ranks that wait for this one, now or later,

@@ -30,23 +30,8 @@ inline constexpr DataType all_data_types[] = {
 
 // Bytes an element.
 [[nodiscard]] constexpr std::size_t size_of(DataType type) {
-  switch (type) {
-    case DataType::float64:
-    case DataType::int64:
-      return 8;
-    case DataType::float32:
-    case DataType::int32:
-      return 4;
-    case DataType::float16:
-    case DataType::bfloat16:
-    case DataType::int16:
-      return 2;
-    case DataType::int8:
-    case DataType::uint8:
-    case DataType::boolean:
-      return 1;
-  }
-  return 0;
+  constexpr std::size_t sizes[] = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1};
+  return sizes[static_cast<std::size_t>(type)];
 }
 
 [[nodiscard]] constexpr std::string_view name_of(DataType type) {
@@ -106,19 +91,27 @@ template <typename T>
 // device's default stream.
 using DeviceStream = void*;
 
-// Contiguous memory that a collective writes (or reads and writes). It does not own the memory.
-struct Buffer {
-  void* data = nullptr;
-  std::int64_t count = 0;  // elements
+// Elements of a buffer.
+struct BufferElements {
+  std::int64_t count = 0;
   DataType type = DataType::uint8;
   MemoryKind memory = MemoryKind::host;
   // Stream of a device whose work so far makes the values, and whose later work sees a collective's
   // result, once that has been waited for (Work::wait()).
   DeviceStream stream = nullptr;
 
+  [[nodiscard]] std::size_t bytes() const {
+    return static_cast<std::size_t>(count) * size_of(type);
+  }
+};
+
+// Contiguous memory that a collective writes (or reads and writes). It does not own the memory.
+struct Buffer : BufferElements {
+  void* data = nullptr;
+
   Buffer() = default;
   Buffer(void* values, std::int64_t elements, DataType element_type)
-      : data(values), count(elements), type(element_type) {}
+      : BufferElements{elements, element_type}, data(values) {}
   [[nodiscard]] static Buffer on_device(void* values, std::int64_t elements, DataType element_type,
                                         DeviceStream of) {
     Buffer buffer(values, elements, element_type);
@@ -130,36 +123,20 @@ struct Buffer {
   requires(!std::is_const_v<T>)
       Buffer(std::span<T, extent> values)  // NOLINT: a span is meant to pass for a buffer
       : Buffer(values.data(), static_cast<std::int64_t>(values.size()), data_type_of<T>()) {}
-
-  [[nodiscard]] std::size_t bytes() const {
-    return static_cast<std::size_t>(count) * size_of(type);
-  }
 };
 
 // Contiguous memory that a collective only reads.
-struct ConstBuffer {
+struct ConstBuffer : BufferElements {
   const void* data = nullptr;
-  std::int64_t count = 0;
-  DataType type = DataType::uint8;
-  MemoryKind memory = MemoryKind::host;
-  DeviceStream stream = nullptr;  // as a Buffer's
 
   ConstBuffer() = default;
   ConstBuffer(const void* values, std::int64_t elements, DataType element_type)
-      : data(values), count(elements), type(element_type) {}
+      : BufferElements{elements, element_type}, data(values) {}
   ConstBuffer(const Buffer& buffer)  // NOLINT: every buffer can be read
-      : data(buffer.data),
-        count(buffer.count),
-        type(buffer.type),
-        memory(buffer.memory),
-        stream(buffer.stream) {}
+      : BufferElements(buffer), data(buffer.data) {}
   template <typename T, std::size_t extent>
   ConstBuffer(std::span<T, extent> values)  // NOLINT
       : ConstBuffer(values.data(), static_cast<std::int64_t>(values.size()), data_type_of<T>()) {}
-
-  [[nodiscard]] std::size_t bytes() const {
-    return static_cast<std::size_t>(count) * size_of(type);
-  }
 };
 
 }  // namespace kolo

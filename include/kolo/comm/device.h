@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -74,9 +73,9 @@ class DeviceRuntime {
   // Event after all that the stream has been given so far.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> record(int device,
                                                             DeviceStream stream) const = 0;
-  // Tells whether work of the stream is recorded for a graph of the device instead of done.
+  // Tells whether work of the stream is captured for a graph of the device instead of done.
   [[nodiscard]] virtual bool is_recorded(DeviceStream /*stream*/) const { return false; }
-  // Event with the time at which the device gets there; null while the stream is recorded as a
+  // Event with the time at which the device gets there; null while the stream is captured as a
   // graph.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> record_timed(int device,
                                                                   DeviceStream stream) const = 0;

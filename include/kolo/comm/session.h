@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #ifdef KOLO_WITHOUT_MPI
 #error \
@@ -22,6 +24,8 @@
 
 // kolo inside a program that has an MPI of its own, for example a simulation.
 namespace kolo {
+
+class MpiKeeping;
 
 // Consequence of a failed rank: its process ends, an exception leaves it while others wait, or
 // the watch's limit has passed.
@@ -63,13 +67,11 @@ struct SessionOptions {
 // initialize() says after a minute, or the watch's warning time if that is shorter, that it waits.
 class Session {
  public:
-  Session(Session&& other) noexcept;
-  Session& operator=(Session&& other) noexcept;
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  Session(Session&&) noexcept = default;
+  Session& operator=(Session&&) noexcept = default;
   // Never communicates. Without finalize() the session keeps its objects of MPI's, and its handles
   // go on to work, until MPI_Finalize.
-  ~Session();
+  ~Session() = default;
 
   // StateError after finalize(), and after MPI_Finalize. Copies mean the same group.
   [[nodiscard]] const Communicator& communicator() const;
@@ -85,11 +87,12 @@ class Session {
   [[nodiscard]] bool is_finalized() const;
 
  private:
-  struct State;
   friend Session initialize(MPI_Comm communicator, const SessionOptions& options);
-  explicit Session(std::unique_ptr<State> state);
+  Session(Communicator communicator, std::shared_ptr<MpiKeeping> keeping)
+      : communicator_(std::move(communicator)), keeping_(std::move(keeping)) {}
 
-  std::unique_ptr<State> state_;
+  std::optional<Communicator> communicator_;  // none: it is finalized
+  std::shared_ptr<MpiKeeping> keeping_;       // null: it has been moved from
 };
 
 // Makes a session of the ranks of a communicator, which may be freed before the session.

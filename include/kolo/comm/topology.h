@@ -6,7 +6,7 @@
 
 namespace kolo {
 
-// Places of the ranks. A node is a set of ranks that can share memory; nodes may hold different
+// Nodes of the ranks. A node is a set of ranks that can share memory; nodes may hold different
 // numbers of ranks.
 struct Topology {
   int rank = 0;
@@ -19,6 +19,9 @@ struct Topology {
 
   // Makes a topology of numbers by rank, which are equal for ranks on the same node.
   [[nodiscard]] static Topology from_node_ids(int rank, std::span<const int> node_id_of_rank);
+
+  // Ranks on this rank's node, in ascending order.
+  [[nodiscard]] std::vector<int> ranks_on_node() const;
 
   // Number of ranks on the smallest node.
   [[nodiscard]] int smallest_node() const;

@@ -57,28 +57,12 @@ std::optional<Reduction> reduction_of(DataType type, ReduceOp op) {
   const bool is_floating = type <= DataType::bfloat16;
   if (op == ReduceOp::average && !is_floating) return std::nullopt;
   if ((op == ReduceOp::min || op == ReduceOp::max) && is_floating) return std::nullopt;
+  if (type == DataType::int16) return std::nullopt;
+  // The tables are in the order of ReduceOp and DataType.
   constexpr std::array ops = {ncclSum, ncclAvg, ncclMin, ncclMax, ncclProd};
-  const auto with = ops[static_cast<std::size_t>(op)];
-  switch (type) {
-    case DataType::float64:
-      return Reduction{ncclFloat64, with};
-    case DataType::float32:
-      return Reduction{ncclFloat32, with};
-    case DataType::float16:
-      return Reduction{ncclFloat16, with};
-    case DataType::bfloat16:
-      return Reduction{ncclBfloat16, with};
-    case DataType::int64:
-      return Reduction{ncclInt64, with};
-    case DataType::int32:
-      return Reduction{ncclInt32, with};
-    case DataType::int8:
-      return Reduction{ncclInt8, with};
-    case DataType::uint8:
-      return Reduction{ncclUint8, with};
-    default:
-      return std::nullopt;
-  }
+  constexpr std::array types = {ncclFloat64, ncclFloat32,  ncclFloat16, ncclBfloat16, ncclInt64,
+                                ncclInt32,   ncclNumTypes, ncclInt8,    ncclUint8};
+  return Reduction{types[static_cast<std::size_t>(type)], ops[static_cast<std::size_t>(op)]};
 }
 
 // Runs `call` on a thread of its own; empty when it has not returned after `patience`, and then the
@@ -99,8 +83,6 @@ std::optional<ncclResult_t> result_within(Clock::duration patience,
 class NcclGroup {
  public:
   NcclGroup(const Topology& topology, int device, const NcclId& id);
-  NcclGroup(const NcclGroup&) = delete;
-  NcclGroup& operator=(const NcclGroup&) = delete;
   ~NcclGroup();
 
   // Gives NCCL a call: call(communicator). CommunicationError once abort() was called, after which

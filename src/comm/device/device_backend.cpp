@@ -11,7 +11,7 @@
 
 #include "comm/device/device_channel.h"
 #include "comm/device/device_sharing.h"
-#include "kolo/base/checked.h"
+#include "comm/gather.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 
@@ -38,16 +38,6 @@ DeviceFacts facts_of(const DeviceRuntime& runtime, int device) {
   facts.hardware = std::hash<std::string>{}(host_of_nccl() + "/" + runtime.hardware(device));
   facts.has_nccl = !nccl_version().empty() && runtime.name() == "cuda" ? 1 : 0;
   return facts;
-}
-
-std::vector<DeviceFacts> exchange(Backend& host, const DeviceFacts& mine) {
-  const auto bytes = narrow<std::int64_t>(sizeof(DeviceFacts));
-  const auto size = host.topology().size;
-  std::vector<DeviceFacts> all(static_cast<std::size_t>(size));
-  host.execute(CollectiveCall::all_gather(
-      ConstBuffer(&mine, bytes, DataType::uint8),
-      Buffer(all.data(), checked_multiply<std::int64_t>(bytes, size), DataType::uint8)));
-  return all;
 }
 
 // "ranks 0 and 2 (their device 0)" of the first two that share one; empty: nobody does.
@@ -93,7 +83,10 @@ ChosenChannel choose_channel(const std::shared_ptr<Backend>& host, int device,
     return make_staged_channel(host, device, options, stream);
   };
   if (options.channel == DeviceChannelKind::staged) return {make_staged(), ""};
-  const auto objection = objection_to_nccl(exchange(*host, facts_of(sharing.runtime(), device)));
+  const auto mine = facts_of(sharing.runtime(), device);
+  const auto objection =
+      objection_to_nccl(gather(host->topology().size, std::span(&mine, 1),
+                               [&](const CollectiveCall& call) { host->execute(call); }));
   if (objection.empty()) {
     auto id = host->topology().rank == 0 ? make_nccl_id() : NcclId(nccl_id_bytes);
     host->execute(CollectiveCall::broadcast(std::span(id), 0));
@@ -117,11 +110,8 @@ class DeviceBackend final : public Backend {
   [[nodiscard]] Capabilities capabilities() const override {
     auto capabilities = host_->capabilities();
     capabilities.device_transport = sharing_->transport();
-    CallHeader averages;
-    averages.collective = Collective::all_reduce;
-    averages.type = DataType::float32;
-    averages.op = ReduceOp::average;
-    capabilities.hands_over_to_devices = hands_over(averages);
+    capabilities.hands_over_to_devices = hands_over(
+        {.collective = Collective::all_reduce, .type = DataType::float32, .op = ReduceOp::average});
     return capabilities;
   }
 
@@ -162,7 +152,7 @@ class DeviceBackend final : public Backend {
   [[nodiscard]] bool follow(const CollectiveCall& call, std::function<void()> started,
                             std::function<void(bool)> finished) override {
     if (!call.order || !call.order->done || !hands_over(call)) return false;
-    // Recorded work happens later, if ever.
+    // Captured work happens later, if ever.
     if (sharing_->runtime().is_recorded(call.order->stream)) return false;
     sharing_->poller().add(call.order->ready, call.order->done, std::move(started),
                            std::move(finished));

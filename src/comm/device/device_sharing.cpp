@@ -21,8 +21,7 @@ std::shared_ptr<std::byte> PinnedMemories::take(const DeviceRuntime& runtime, in
   {
     const std::lock_guard lock(free_->mutex);
     auto& pieces = free_->pieces;
-    const auto found = std::find_if(pieces.begin(), pieces.end(),
-                                    [&](const Piece& each) { return each.bytes == size; });
+    const auto found = std::ranges::find(pieces, size, &Piece::bytes);
     if (found != pieces.end()) {
       piece = std::move(*found);
       pieces.erase(found);

@@ -42,9 +42,7 @@ class PinnedMemories {
 class CompletionPoller {
  public:
   CompletionPoller();
-  CompletionPoller(const CompletionPoller&) = delete;
-  CompletionPoller& operator=(const CompletionPoller&) = delete;
-  // May run on the poller's own thread: a followed collective may own the last share of this.
+  // May run on the poller's own thread: a followed collective may own the last reference to this.
   ~CompletionPoller() { stop(); }
 
   // Ends its thread. Pending collectives, and later ones, are forgotten.
@@ -94,7 +92,7 @@ class DeviceSharing {
 [[nodiscard]] std::shared_ptr<Backend> make_device_backend(std::shared_ptr<Backend> host,
                                                            std::shared_ptr<DeviceSharing> sharing);
 
-// Pinned memory of the host in the place of a device's buffer, through which a transfer goes.
+// Pinned memory of the host instead of a device's buffer, through which a transfer goes.
 // Nothing here blocks; kept until is_over().
 class TransferStaging {
  public:

@@ -98,7 +98,6 @@ class StagedChannel final : public DeviceChannel {
   // Goes piece by piece through two windows by turns: the next piece comes down while the ranks
   // work on this one. Copies into a window and out of it keep the stream's order. (The host's
   // collectives only compare CallHeader::memory.)
-  //
   void execute_in_pieces(const CollectiveCall& call) {
     const auto size = static_cast<std::int64_t>(size_of(call.type));
     const std::int64_t most = static_cast<std::int64_t>(window_bytes_) / size;

@@ -33,8 +33,6 @@ class MpiBackend final : public Backend {
   MpiBackend(std::shared_ptr<const MpiRuntime> runtime, std::shared_ptr<MpiKeeping> keeping,
              RankSet set, MpiObjects* objects, const MpiOptions& options,
              std::shared_ptr<TransferThread> transfer_thread = nullptr);
-  MpiBackend(const MpiBackend&) = delete;
-  MpiBackend& operator=(const MpiBackend&) = delete;
   ~MpiBackend() override {
     if (objects_) objects_->is_used = false;
   }
@@ -87,7 +85,7 @@ class MpiBackend final : public Backend {
       objects_->across = objects_->all.split(has_slice ? topology_.local_rank : -1);
     objects_->is_cut = true;
     if (has_slice && !objects_->across_collectives)
-      objects_->across_collectives.emplace(objects_->across.get(), options_.largest_count, look());
+      objects_->across_collectives.emplace(objects_->across, options_.largest_count, look());
   }
   void start_transfers();
   // Ranks that don't notice by themselves when this one breaks the session.
@@ -173,7 +171,7 @@ MpiBackend::MpiBackend(std::shared_ptr<const MpiRuntime> runtime,
       job_ranks_(set.job_ranks),
       transfer_thread_(std::move(transfer_thread)) {
   if (objects_ && !objects_->all_collectives)
-    objects_->all_collectives.emplace(objects_->all.get(), options_.largest_count, look());
+    objects_->all_collectives.emplace(objects_->all, options_.largest_count, look());
   if (set.segment)
     use_segment(set);
   else if (objects_ && options_.shared_memory != SharedMemory::off &&
@@ -253,9 +251,7 @@ void MpiBackend::all_reduce_over_nodes(const CollectiveCall& call) {
           },
       .everywhere =
           [&](bool here) {
-            std::uint8_t value = here ? 1 : 0;
-            nodes->execute(CollectiveCall::all_reduce(std::span(&value, 1), ReduceOp::min));
-            return value == 1;
+            return is_everywhere(here, [&](const CollectiveCall& each) { nodes->execute(each); });
           }};
   node_group().all_reduce(call, topology_.smallest_node(), &across);
 }

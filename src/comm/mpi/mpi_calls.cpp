@@ -77,12 +77,6 @@ std::size_t bytes_of(std::int64_t count, MPI_Datatype type) {
 
 }  // namespace
 
-MpiCalls::MpiCalls(MPI_Comm communicator, std::function<void()> look)
-    : communicator_(communicator), look_(std::move(look)) {
-  check_mpi(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
-}
-
 std::byte* MpiCalls::own_memory(std::size_t bytes) {
   if (bytes > bytes_) {
     memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);

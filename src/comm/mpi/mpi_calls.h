@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include <mpi.h>
 
@@ -65,19 +66,15 @@ class MpiGroup {
 class MpiCalls {
  public:
   // `look` throws to end a wait; empty: nothing ends one.
-  MpiCalls(MPI_Comm communicator, std::function<void()> look);
-  MpiCalls(const MpiCalls&) = delete;
-  MpiCalls& operator=(const MpiCalls&) = delete;
-  ~MpiCalls() = default;
+  MpiCalls(const MpiGroup& group, std::function<void()> look)
+      : communicator_(group.get()), look_(std::move(look)) {}
 
-  [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] bool can_end_early() const { return look_ != nullptr; }
 
   // Counts are of elements, as MPI takes them. In place:
   void all_reduce(std::byte* values, int count, MPI_Datatype type, MPI_Op operation);
   void broadcast(std::byte* values, int count, MPI_Datatype type, int root);
-  // Every rank's part lies in its place of the output.
+  // Every rank's part lies where it belongs in the output.
   void all_gather(std::byte* output, std::span<const int> counts, std::span<const int> starts,
                   MPI_Datatype type);
   struct Message {
@@ -97,7 +94,6 @@ class MpiCalls {
   void on_a_copy(std::byte* values, std::size_t bytes, const Begin& begin);
 
   MPI_Comm communicator_;
-  int rank_ = 0, size_ = 1;
   std::function<void()> look_;
   std::unique_ptr<std::byte[]> memory_;
   std::size_t bytes_ = 0;

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -15,28 +14,15 @@ namespace kolo {
 
 namespace {
 
+constexpr auto data_types = static_cast<std::size_t>(DataType::boolean) + 1;
+constexpr auto reduce_ops = static_cast<std::size_t>(ReduceOp::product) + 1;
+
+// The table is in the order of DataType.
 MPI_Datatype mpi_type(DataType type) {
-  switch (type) {
-    case DataType::float64:
-      return MPI_DOUBLE;
-    case DataType::float32:
-      return MPI_FLOAT;
-    case DataType::float16:
-    case DataType::bfloat16:
-      return MPI_UINT16_T;
-    case DataType::int64:
-      return MPI_INT64_T;
-    case DataType::int32:
-      return MPI_INT32_T;
-    case DataType::int16:
-      return MPI_INT16_T;
-    case DataType::int8:
-      return MPI_INT8_T;
-    case DataType::uint8:
-    case DataType::boolean:
-      return MPI_UINT8_T;
-  }
-  return MPI_DATATYPE_NULL;
+  const std::array types = {MPI_DOUBLE,  MPI_FLOAT,   MPI_UINT16_T, MPI_UINT16_T, MPI_INT64_T,
+                            MPI_INT32_T, MPI_INT16_T, MPI_INT8_T,   MPI_UINT8_T,  MPI_UINT8_T};
+  static_assert(types.size() == data_types);
+  return types[static_cast<std::size_t>(type)];
 }
 
 template <DataType type, ReduceOp op>
@@ -45,9 +31,6 @@ void own_operation(void* input, void* in_out, int* length, MPI_Datatype*) {
   const std::array<const std::byte*, 2> sources = {static_cast<std::byte*>(input), result};
   reduce(type, op, sources, std::span(&result, 1), *length, 1);
 }
-
-constexpr auto data_types = static_cast<std::size_t>(DataType::boolean) + 1;
-constexpr auto reduce_ops = static_cast<std::size_t>(ReduceOp::product) + 1;
 
 template <std::size_t... I>
 constexpr auto own_operations_of(std::index_sequence<I...>) {
@@ -74,8 +57,11 @@ std::unique_ptr<std::byte[]> memory_for(DataType type, std::int64_t count) {
 }
 
 std::byte* at(const Buffer& buffer, std::int64_t element) {
-  return static_cast<std::byte*>(buffer.data) +
-         static_cast<std::size_t>(element) * size_of(buffer.type);
+  return kolo::at(buffer.data, element, buffer.type);
+}
+
+Buffer part_of(const Buffer& whole, std::int64_t offset, std::int64_t count) {
+  return {at(whole, offset), count, whole.type};
 }
 
 // Calls function(offset, count) for consecutive chunks of [0, total); count is an int, as MPI wants
@@ -89,11 +75,11 @@ void for_chunks(std::int64_t total, std::int64_t largest, const Function& functi
 
 }  // namespace
 
-MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count,
+MpiCollectives::MpiCollectives(const MpiGroup& group, std::int64_t largest_count,
                                std::function<void()> look)
-    : calls_(communicator, std::move(look)),
-      rank_(calls_.rank()),
-      size_(calls_.size()),
+    : calls_(group, std::move(look)),
+      rank_(group.rank()),
+      size_(group.size()),
       largest_count_(largest_count) {
   if (calls_.can_end_early()) largest_count_ = std::min(largest_count, copied_count);
   for (MPI_User_function* const function :
@@ -151,24 +137,6 @@ void MpiCollectives::all_reduce_partial(const Buffer& partial, const Buffer& res
   reduce_by_owners(partial, result, op, 1);
 }
 
-namespace {
-
-// One step, or the last of several.
-void reduce_sources(DataType from, const Buffer& output, ReduceOp op,
-                    std::span<const std::byte* const> sources, int divisor) {
-  std::byte* const destination = at(output, 0);
-  if (from == output.type)
-    reduce(from, op, sources, std::span(&destination, 1), output.count, divisor);
-  else
-    reduce(from, output.type, op, sources, destination, output.count, divisor);
-}
-
-Buffer part_of(const Buffer& whole, std::int64_t offset, std::int64_t count) {
-  return {at(whole, offset), count, whole.type};
-}
-
-}  // namespace
-
 // Reduces types whose partial results can't travel. Each rank owns a part: it receives that part of
 // all ranks, reduces them in one pass, in the order of ranks, and sends the result to all. That
 // takes as many bytes and messages as a ring.
@@ -209,7 +177,8 @@ void MpiCollectives::reduce_part(const PartFor& part_for, const Buffer& output, 
     exchange(part_for(to), to, operand, from);
     sources[static_cast<std::size_t>(from)] = at(operand, 0);
   }
-  if (output.count > 0) reduce_sources(own.type, output, op, sources, divisor);
+  if (output.count > 0)
+    reduce(own.type, output.type, op, sources, at(output, 0), output.count, divisor);
 }
 
 void MpiCollectives::broadcast(const Buffer& buffer, int root) {
@@ -221,8 +190,7 @@ void MpiCollectives::broadcast(const Buffer& buffer, int root) {
 void MpiCollectives::all_gather(const ConstBuffer& input, const Buffer& output,
                                 std::span<const std::int64_t> counts) {
   if (output.count == 0) return calls_.barrier();
-  std::vector<std::int64_t> starts(counts.size());
-  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
+  const auto starts = starts_of(counts);
   const auto part = [&](int owner) {
     const auto index = static_cast<std::size_t>(owner);
     return Buffer(at(output, starts[index]), counts[index], output.type);
@@ -257,10 +225,7 @@ void MpiCollectives::all_to_all(const CollectiveCall& call) {
   const ConstBuffer& input = call.input;
   const Buffer& output = call.output;
   const auto &send_counts = call.send_counts, &receive_counts = call.receive_counts;
-  std::vector<std::int64_t> send_starts(send_counts.size()), receive_starts(send_counts.size());
-  std::exclusive_scan(send_counts.begin(), send_counts.end(), send_starts.begin(), std::int64_t{0});
-  std::exclusive_scan(receive_counts.begin(), receive_counts.end(), receive_starts.begin(),
-                      std::int64_t{0});
+  const auto send_starts = starts_of(send_counts), receive_starts = starts_of(receive_counts);
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
   for (int distance = 0; distance < size_; ++distance) {
     const int to = (rank_ + distance) % size_, from = (rank_ - distance + size_) % size_;

@@ -15,10 +15,7 @@ namespace kolo {
 class MpiCollectives {
  public:
   // `look`: of MpiCalls.
-  MpiCollectives(MPI_Comm communicator, std::int64_t largest_count, std::function<void()> look);
-  MpiCollectives(const MpiCollectives&) = delete;
-  MpiCollectives& operator=(const MpiCollectives&) = delete;
-  ~MpiCollectives() = default;
+  MpiCollectives(const MpiGroup& group, std::int64_t largest_count, std::function<void()> look);
 
   // Frees MPI's objects: the last call. MPI keeps them without it.
   void free();

@@ -1,17 +1,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "base/file_failure.h"
-#include "comm/device/device_sharing.h"
-#include "comm/executor.h"
-#include "comm/job_options.h"
+#include "comm/job.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/mpi/mpi_runtime.h"
-#include "comm/transfers/transfer_desk.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/file.h"
@@ -38,14 +36,6 @@ int node_id_of(const MpiGroup& ranks, const std::vector<int>& ranks_on_nodes) {
   return pretended_nodes(ranks.size(), ranks_on_nodes)[static_cast<std::size_t>(ranks.rank())];
 }
 
-// Ends it when MPI does, while somebody still has it.
-template <typename T, typename Action>
-void end_with(MpiKeeping& keeping, const std::shared_ptr<T>& ending, const Action& action) {
-  keeping.at_end([weak = std::weak_ptr(ending), action](const std::string& words) {
-    if (const auto present = weak.lock()) action(*present, words);
-  });
-}
-
 void require_shared_memory(const Backend& backend) {
   if (backend.capabilities().shared_memory) return;
   const Topology& topology = backend.topology();
@@ -60,30 +50,10 @@ void require_shared_memory(const Backend& backend) {
 MpiJob make_job(const std::shared_ptr<const MpiRuntime>& runtime,
                 const std::shared_ptr<MpiKeeping>& keeping, const MpiOptions& options) {
   const int node_id = node_id_of(keeping->objects_of_all().all, options.ranks_on_nodes);
-  const auto devices = std::make_shared<DeviceSharing>(options.devices);
-  const auto backend =
-      make_device_backend(make_mpi_backend(runtime, keeping, node_id, options), devices);
+  auto backend = make_mpi_backend(runtime, keeping, node_id, options);
   if (options.shared_memory == SharedMemory::on) require_shared_memory(*backend);
-  const auto executor = std::make_shared<Executor>(backend->capabilities().asynchronous);
-  // Pending collectives come first, then transfers, and the watch, which knows of both, last.
-  end_with(*keeping, executor,
-           [](Executor& present, const std::string& words) { present.close(words); });
-  if (const auto transfers = backend->transfers()) {
-    end_with(*keeping, transfers->thread(),
-             [](TransferThread& present, const std::string& words) { present.stop(words); });
-  }
-  end_with(*keeping, devices,
-           [](DeviceSharing& present, const std::string&) { present.poller().stop(); });
-  const Communicator plain(backend, executor);
-  if (options.watch.enabled && plain.size() > 1) {
-    const auto watch = std::make_shared<Watch>(backend, options.watch);
-    plain.add_listener(Watch::listener_of(watch));
-    // All ranks of a session end together, so nobody waits for this one.
-    const bool says_goodbye = !keeping->rules().is_session;
-    end_with(*keeping, watch,
-             [says_goodbye](Watch& present, const std::string&) { present.stop(says_goodbye); });
-  }
-  return {options.checked ? plain.checked() : plain, keeping};
+  return {make_job_communicator(std::move(backend), options, keeping->background_threads()),
+          keeping};
 }
 
 }  // namespace

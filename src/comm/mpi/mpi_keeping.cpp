@@ -71,30 +71,13 @@ std::vector<MpiObjects*> MpiKeeping::objects_of(const std::vector<int>& job_rank
   return found;
 }
 
-void MpiKeeping::add(const std::shared_ptr<NodeGroup>& node_group) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(node_groups_, [](const auto& known) { return known.expired(); });
-  node_groups_.push_back(node_group);
-}
-
-std::vector<std::shared_ptr<NodeGroup>> MpiKeeping::node_groups() {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<NodeGroup>> present;
-  for (const auto& each : node_groups_) {
-    if (auto group = each.lock()) present.push_back(std::move(group));
+void MpiKeeping::end_threads(const char* words) noexcept {
+  try {
+    // All ranks of a session end together, so nobody waits for a goodbye of this one.
+    background_threads_.end(words, !rules_.is_session);
+  } catch (const std::exception& error) {
+    print_line(fmt::format("rank {}: at the end of MPI: {}", job_rank_, error.what()));
   }
-  return present;
-}
-
-void MpiKeeping::act(const char* words) noexcept {
-  for (const auto& action : at_end_) {
-    try {
-      action(words);
-    } catch (const std::exception& error) {
-      print_line(fmt::format("rank {}: at the end of MPI: {}", job_rank_, error.what()));
-    }
-  }
-  at_end_.clear();
 }
 
 void MpiKeeping::end_in_finalize() noexcept {
@@ -104,14 +87,16 @@ void MpiKeeping::end_in_finalize() noexcept {
     // collectives that this rank has done its part of.
     leave();
     (void)note_end("MPI has been finalized without Session::finalize() before");
-    act("comm: MPI has been finalized, so there is no communication any more; call "
+    end_threads(
+        "comm: MPI has been finalized, so there is no communication any more; call "
         "Session::finalize() after the last collective, before MPI_Finalize");
     for (MpiObjects& objects : kept_) objects.forget();
     has_ended_ = true;
     return;
   }
   try {
-    act("comm: MPI has been finalized, so there is no communication any more; call MPI_Finalize "
+    end_threads(
+        "comm: MPI has been finalized, so there is no communication any more; call MPI_Finalize "
         "after the last collective");
     leave();
     for (MpiObjects& objects : kept_) objects.free();
@@ -123,7 +108,8 @@ void MpiKeeping::end_in_finalize() noexcept {
 
 void MpiKeeping::finish() {
   if (has_ended_) return;
-  act("comm: the session has been finalized, so there is no communication any more; call "
+  end_threads(
+      "comm: the session has been finalized, so there is no communication any more; call "
       "Session::finalize() after the last collective");
   try {
     if (!is_over()) take_last_statuses(objects_of_all());
@@ -182,14 +168,10 @@ void MpiObjects::free() {
 
 void MpiObjects::forget() {
   // Leaves messages that nobody has taken to MPI, which may read them until its very end.
-  for (MpiSmallMessages* const messages : {&status_messages, &notes, &breaks}) {
+  for (MpiSmallMessages* const messages : {&status_messages, &calls, &breaks}) {
     if (!messages->pending.empty())
       (void)std::make_unique<MpiSmallMessages>(std::exchange(*messages, {})).release();
   }
-}
-
-bool MpiKeeping::this_thread_may_call() const {
-  return rules_.threads_may_call() || std::this_thread::get_id() == initializing_thread_;
 }
 
 namespace {
@@ -211,7 +193,9 @@ void exit_later(int exit_code) noexcept {
 
 void MpiKeeping::give_up(int exit_code, std::string_view reason) noexcept {
   if (!rules_.failure_ends_processes) return break_session(reason);
-  if (!has_ended_ && this_thread_may_call()) {
+  const bool may_call =
+      rules_.threads_may_call() || std::this_thread::get_id() == initializing_thread_;
+  if (!has_ended_ && may_call) {
     exit_later(exit_code);
     MPI_Abort(job_, exit_code);
   }
@@ -229,7 +213,7 @@ bool MpiKeeping::note_end(std::string_view reason) noexcept {
 
 void MpiKeeping::break_session(std::string_view reason) noexcept {
   if (rules_.failure_ends_processes || !note_end(reason)) return;
-  for (const auto& group : node_groups()) group->abort(reason);
+  for (const auto& group : node_groups_.present()) group->abort(reason);
   if (rules_.threads_may_call()) tell_others();
 }
 
@@ -245,7 +229,7 @@ void MpiKeeping::hear() {
 }
 
 void MpiKeeping::look_at_node() {
-  for (const auto& group : node_groups()) {
+  for (const auto& group : node_groups_.present()) {
     if (group->is_aborted()) break_session(group->reason_of_abort());
   }
 }

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -16,11 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "comm/job.h"
 #include "comm/mpi/mpi_calls.h"
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_runtime.h"
 #include "comm/shared_memory/node_group.h"
 #include "comm/transfers/transfer_line.h"
+#include "comm/weak_list.h"
 #include "kolo/comm/backend.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/comm/mpi.h"
@@ -46,7 +47,7 @@ struct MpiSmallMessages {
 [[nodiscard]] std::optional<StatusExchange::Message> take_message(const MpiGroup& group, int tag);
 
 // Tags of MPI's messages in the communicator of a set, in which collectives use 0.
-constexpr int tag_of_notes = 1;
+constexpr int tag_of_calls = 1;   // that are transfers
 constexpr int tag_of_breaks = 2;  // in that of all ranks
 constexpr int first_tag_of_bytes = 3;
 
@@ -58,7 +59,7 @@ struct MpiObjects {
   MpiGroup across;    // those of all nodes that own this rank's slice; empty for a rank without one
   MpiGroup statuses;  // all, for the watch's messages
   MpiSmallMessages status_messages;
-  MpiSmallMessages notes;   // of transfers
+  MpiSmallMessages calls;   // that are transfers
   MpiSmallMessages breaks;  // of a session
   std::optional<MpiCollectives> all_collectives;
   std::optional<MpiCollectives> across_collectives;
@@ -87,16 +88,13 @@ struct MpiRules {
 // Keeps the objects of all sets of ranks of a job or a session, and frees them at the end, on all
 // ranks together: freeing is collective, but a program's handles go on each rank when it likes. The
 // end of a session is finish(); that of kolo's own job is MPI_Finalize, whoever calls it, as MPI
-// itself holds a share of this. Handles that are left get a StateError from every call.
+// itself holds a reference to this. Handles that are left get a StateError from every call.
 class MpiKeeping {
  public:
   // `job`: all ranks; it is kept from here on.
   [[nodiscard]] static std::shared_ptr<MpiKeeping> make(const MpiGroup& job, const MpiRules& rules);
 
   MpiKeeping(const MpiGroup& job, const MpiRules& rules);
-  MpiKeeping(const MpiKeeping&) = delete;
-  MpiKeeping& operator=(const MpiKeeping&) = delete;
-  ~MpiKeeping() = default;
 
   [[nodiscard]] MpiObjects& objects_of_all() { return kept_.front(); }
   // The objects stay where they are as long as this does.
@@ -106,15 +104,13 @@ class MpiKeeping {
   static constexpr std::size_t most_objects = 64;
 
   // Breaking the session ends waiting in it.
-  void add(const std::shared_ptr<NodeGroup>& node_group);
+  void add(const std::shared_ptr<NodeGroup>& node_group) { node_groups_.add(node_group); }
 
   [[nodiscard]] const MpiRules& rules() const { return rules_; }
   [[nodiscard]] int job_rank() const { return job_rank_; }
 
-  // Adds an action for the end; actions run in this order. `words`: the message of the StateErrors
-  // that calls get from then on.
-  using AtEnd = std::function<void(const std::string& words)>;
-  void at_end(AtEnd action) { at_end_.push_back(std::move(action)); }
+  // Ended when MPI or the session ends.
+  [[nodiscard]] BackgroundThreads& background_threads() { return background_threads_; }
   // Ends a session. Collective; a second call does nothing.
   void finish();
   // In MPI_Finalize.
@@ -145,15 +141,13 @@ class MpiKeeping {
   void tell_others() noexcept;
 
  private:
-  [[nodiscard]] bool this_thread_may_call() const;
   [[nodiscard]] bool note_end(std::string_view reason) noexcept;
-  void act(const char* words) noexcept;
+  void end_threads(const char* words) noexcept;
   void look_at_node();
   void listen();
   void leave() noexcept {
-    for (const auto& group : node_groups()) group->leave();
+    for (const auto& group : node_groups_.present()) group->leave();
   }
-  [[nodiscard]] std::vector<std::shared_ptr<NodeGroup>> node_groups();
 
   MpiRules rules_;
   MPI_Comm job_;  // of whose ranks an abort is
@@ -165,14 +159,14 @@ class MpiKeeping {
   std::vector<int> far_ranks_;
   std::atomic<bool> has_told_ = false;
   std::mutex listening_;
-  std::vector<AtEnd> at_end_;
+  BackgroundThreads background_threads_;
   mutable std::mutex mutex_;
   std::string reason_;  // why the session is broken; empty: it isn't
   std::deque<MpiObjects> kept_;
-  std::vector<std::weak_ptr<NodeGroup>> node_groups_;
+  WeakList<NodeGroup> node_groups_;
 };
 
-// Line by messages of MPI's, between nodes and where ranks share no memory. Notes have a tag of
+// Line by messages of MPI's, between nodes and where ranks share no memory. Calls have a tag of
 // their own and bytes one of their transfer's, so that transfers don't wait for each other.
 // `objects` are the group's, kept by the job.
 [[nodiscard]] std::shared_ptr<TransferLine> make_mpi_line(MpiObjects& objects,

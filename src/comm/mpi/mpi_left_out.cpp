@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "comm/job_options.h"
+#include "comm/job.h"
 #include "kolo/base/file.h"
 #include "kolo/comm/launcher.h"
 #include "kolo/comm/mpi.h"

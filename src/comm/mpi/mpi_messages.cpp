@@ -106,16 +106,16 @@ class MpiLine final : public TransferLine {
   MpiLine(MpiObjects& objects, std::int64_t largest_count, MpiKeeping& keeping)
       : objects_(objects), largest_count_(largest_count), keeping_(keeping) {}
 
-  void post(int to, const TransferNote& note) override {
-    objects_.notes.send(objects_.all, tag_of_notes, to, std::as_bytes(std::span(&note, 1)));
+  void post(int to, const CallHeader& call) override {
+    objects_.calls.send(objects_.all, tag_of_calls, to, std::as_bytes(std::span(&call, 1)));
   }
   [[nodiscard]] std::optional<Arrival> take() override {
-    objects_.notes.forget_sent();
-    const auto message = take_message(objects_.all, tag_of_notes);
+    objects_.calls.forget_sent();
+    const auto message = take_message(objects_.all, tag_of_calls);
     if (!message) return std::nullopt;
-    TransferNote note;
-    std::memcpy(&note, message->bytes.data(), sizeof(note));
-    return Arrival{message->from, note.call};
+    Arrival arrival{.from = message->from};
+    std::memcpy(&arrival.call, message->bytes.data(), sizeof(arrival.call));
+    return arrival;
   }
   [[nodiscard]] std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
                                                     const CallHeader& other) override {

@@ -2,13 +2,11 @@
 
 #include <chrono>
 #include <exception>
-#include <optional>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "comm/job_options.h"
+#include "comm/job.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/mpi/mpi_runtime.h"
 #include "comm/watch/watch.h"
@@ -24,24 +22,14 @@ MpiOptions host_options() {
   return options;
 }
 
-struct Session::State {
-  std::optional<Communicator> communicator;  // none: it is finalized
-  std::shared_ptr<MpiKeeping> keeping;
-};
-
-Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Session::Session(Session&& other) noexcept = default;
-Session& Session::operator=(Session&& other) noexcept = default;
-Session::~Session() = default;
-
 bool Session::is_finalized() const {
-  return !state_ || state_->keeping->has_ended();
+  return !keeping_ || keeping_->has_ended();
 }
 
 const Communicator& Session::communicator() const {
-  if (!is_finalized()) return *state_->communicator;
-  throw StateError(!state_ ? "comm: this session has been moved from; use the one it has become"
-                   : state_->communicator
+  if (!is_finalized()) return *communicator_;
+  throw StateError(!keeping_ ? "comm: this session has been moved from; use the one it has become"
+                   : communicator_
                        ? "comm: MPI has been finalized, so this session has no communicator; "
                          "call MPI_Finalize after Session::finalize()"
                        : "comm: this session has been finalized, so it has no communicator; "
@@ -49,22 +37,21 @@ const Communicator& Session::communicator() const {
 }
 
 void Session::finalize() {
-  if (!state_ || !state_->communicator) return;
-  MpiKeeping& keeping = *state_->keeping;
-  if (keeping.has_ended()) {
+  if (!keeping_ || !communicator_) return;
+  if (keeping_->has_ended()) {
     throw StateError(
         "comm: Session::finalize() after MPI_Finalize: what the session had is lost; call it "
         "before");
   }
   std::exception_ptr failure;
   try {
-    if (!keeping.is_over()) state_->communicator->barrier({.name = "Session::finalize"});
+    if (!keeping_->is_over()) communicator_->barrier({.name = "Session::finalize"});
   } catch (const CommunicationError& error) {
     failure = std::current_exception();
-    keeping.break_session(error.what());
+    keeping_->break_session(error.what());
   }
-  keeping.finish();
-  state_->communicator.reset();
+  keeping_->finish();
+  communicator_.reset();
   if (failure) std::rethrow_exception(failure);
 }
 
@@ -73,10 +60,9 @@ namespace {
 void require_mpi() {
   open_standard_streams();
   require_one_mpi();
-  int is_initialized = 0, is_finalized = 0, is_main = 0;
-  check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");
+  int is_finalized = 0, is_main = 0;
   check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
-  if (is_initialized == 0 || is_finalized != 0) {
+  if (!is_mpi_initialized() || is_finalized != 0) {
     throw StateError(
         fmt::format("comm: kolo::initialize: MPI {}; call it between MPI_Init (or MPI_Init_thread) "
                     "and MPI_Finalize{}",
@@ -131,9 +117,8 @@ Session initialize(MPI_Comm communicator, const SessionOptions& options) {
   const MpiRules rules{.level = granted_thread_level(),
                        .is_session = true,
                        .failure_ends_processes = rank_0_ends_processes(group, options.on_failure)};
-  MpiJob job = make_mpi_job(nullptr, group, wanted, rules);
-  return Session(std::make_unique<Session::State>(
-      Session::State{.communicator = job.communicator, .keeping = job.keeping}));
+  const MpiJob job = make_mpi_job(nullptr, group, wanted, rules);
+  return {job.communicator, job.keeping};
 }
 
 }  // namespace kolo

@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include "comm/messages.h"
-#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -161,20 +160,9 @@ std::string describe_exchange_mismatch(std::span<const CallHeader> headers,
 
 namespace {
 
-using Collectives = std::function<void(const CollectiveCall&)>;
-
-template <typename T>
-std::vector<T> gather_from_all(std::span<const T> mine, int size, const Collectives& execute) {
-  std::vector<T> all(mine.size() * static_cast<std::size_t>(size));
-  execute(CollectiveCall::all_gather(
-      ConstBuffer(mine.data(), narrow<std::int64_t>(mine.size_bytes()), DataType::uint8),
-      Buffer(all.data(), narrow<std::int64_t>(all.size() * sizeof(T)), DataType::uint8)));
-  return all;
-}
-
 // The greatest of all fingerprints and of their complements: these belong to one number where there
 // is but one.
-bool are_alike(const CallHeader& mine, const Collectives& execute) {
+bool are_alike(const CallHeader& mine, const Execute& execute) {
   const auto fingerprint = static_cast<std::int64_t>(fingerprint_of(mine));
   std::array<std::int64_t, 2> greatest = {fingerprint, ~fingerprint};
   execute(CollectiveCall::all_reduce(std::span(greatest), ReduceOp::max));
@@ -182,7 +170,7 @@ bool are_alike(const CallHeader& mine, const Collectives& execute) {
 }
 
 // Tells whether every rank expects what is sent to it.
-bool is_balanced(const CallHeader& mine, const Collectives& execute) {
+bool is_balanced(const CallHeader& mine, const Execute& execute) {
   auto balance = static_cast<std::int64_t>(mine.fingerprint);
   execute(CollectiveCall::all_reduce(std::span(&balance, 1), ReduceOp::sum));
   return balance == 0;
@@ -190,17 +178,17 @@ bool is_balanced(const CallHeader& mine, const Collectives& execute) {
 
 }  // namespace
 
-void compare_calls(const CollectiveCall& call, int rank, int size, const Collectives& execute) {
+void compare_calls(const CollectiveCall& call, int rank, int size, const Execute& execute) {
   const CallHeader mine = with_counts(call, rank);
   const bool is_exchange = traits_of(call.collective).buffers == BufferShape::exchanged_uneven;
   const bool is_same = are_alike(mine, execute);
   if (is_same && (!is_exchange || is_balanced(mine, execute))) return;
-  const auto headers = gather_from_all(std::span(&mine, 1), size, execute);
+  const auto headers = gather(size, std::span(&mine, 1), execute);
   const auto gather_counts = [&] {
     auto counts = call.receive_counts;
     if (is_exchange)
       counts.insert(counts.begin(), call.send_counts.begin(), call.send_counts.end());
-    return gather_from_all(std::span<const std::int64_t>(counts), size, execute);
+    return gather(size, std::span<const std::int64_t>(counts), execute);
   };
   throw Error(is_same ? describe_exchange_mismatch(headers, gather_counts())
                       : describe_mismatch(headers, gather_counts));

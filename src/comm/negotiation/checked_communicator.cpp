@@ -96,7 +96,7 @@ void end_services(const std::vector<std::shared_ptr<Communicator::Group>>& serve
 
 // Takes part in the sets' calls, in each on its own thread.
 void Communicator::serve_sets() const {
-  auto sets = group_->sets();
+  auto sets = group_->sets.present();
   const auto add = [&](const std::vector<std::shared_ptr<Group>>& more) {
     for (const auto& set : more) {
       if (std::ranges::find(sets, set) == sets.end()) sets.push_back(set);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/gather.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/backend.h"
 
@@ -42,8 +43,7 @@ using GatherCounts = std::function<std::vector<std::int64_t>()>;
 // Compares a call with those that the other ranks make at the same time; an Error in the same words
 // on all of them where they differ, before anything is moved. Costs an all-reduce of 16 bytes; for
 // an all-to-all one of 8 besides. `execute` does collectives of these ranks.
-void compare_calls(const CollectiveCall& call, int rank, int size,
-                   const std::function<void(const CollectiveCall&)>& execute);
+void compare_calls(const CollectiveCall& call, int rank, int size, const Execute& execute);
 
 // An Error that all ranks have found in a negotiation: they may go on calling.
 class NegotiationError : public Error {
@@ -86,8 +86,8 @@ class NegotiatedBackend final : public Backend {
   [[nodiscard]] bool ends_processes() const override { return inner_->ends_processes(); }
   [[nodiscard]] bool is_broken() const override { return inner_->is_broken(); }
 
-  // Place of a rank in its communicator's sequence of calls. Joined ranks miss some; after a join
-  // everyone gets the place of the furthest, so that numbers agree again.
+  // Position of a rank in its communicator's sequence of calls. Joined ranks miss some; after a
+  // join everyone gets that of the furthest, so that numbers agree again.
   struct Progress {
     std::uint64_t calls = 0;
     std::uint32_t splits = 0;

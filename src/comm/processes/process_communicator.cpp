@@ -11,9 +11,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "comm/device/device_sharing.h"
 #include "comm/executor.h"
-#include "comm/job_options.h"
+#include "comm/job.h"
 #include "comm/messages.h"
 #include "comm/own_process.h"
 #include "comm/processes/process_region.h"
@@ -60,10 +59,10 @@ ProcessRegion::ProcessRegion(int ranks) : ranks_(ranks) {
       "/proc, nor one in /dev/shm");
 }
 
-ProcessRegion::ProcessRegion(const EnvironmentLookup& lookup) : ranks_(1) {
-  const auto rank = parse_number<int>(lookup(process_rank_variable).value_or(""));
-  const auto ranks = parse_number<int>(lookup(process_ranks_variable).value_or(""));
-  const auto memory = lookup(process_memory_variable);
+ProcessRegion::ProcessRegion() : ranks_(1) {
+  const auto rank = parse_number<int>(environment_variable(process_rank_variable).value_or(""));
+  const auto ranks = parse_number<int>(environment_variable(process_ranks_variable).value_or(""));
+  const auto memory = environment_variable(process_memory_variable);
   if (!rank || !ranks || !memory || *rank < 0 || *rank >= *ranks) {
     throw InputError(
         "comm: kolo has not started this process as one of several ranks; start it by kolo run "
@@ -112,8 +111,8 @@ namespace {
 // Ranks as processes of one machine that kolo has started, over memory that they share.
 class ProcessBackend final : public Backend {
  public:
-  // A set of several ranks has its stage. `transfer_thread`: none for the job's first group, which
-  // makes it. Collective over the set.
+  // A set of several ranks has its segment. `transfer_thread`: none for the job's first group,
+  // which makes it. Collective over the set.
   ProcessBackend(RankSet set, const NodeGroupOptions& options,
                  std::shared_ptr<TransferThread> transfer_thread = nullptr)
       : topology_(std::move(set.topology)),
@@ -190,15 +189,12 @@ class ProcessBackend final : public Backend {
   std::shared_ptr<TransferDesk> transfers_;
 };
 
-// Parts of a rank that have to end before its process does.
+// What a process needs to know at its end.
 struct ProcessJob {
   OwnProcess process;
   std::thread::id main_thread = std::this_thread::get_id();
-  std::weak_ptr<Executor> executor;
-  std::weak_ptr<TransferThread> transfers;
-  std::weak_ptr<DeviceSharing> devices;
-  std::weak_ptr<Watch> watch;
   std::weak_ptr<Backend> backend;
+  BackgroundThreads threads;
 };
 
 // Reason why the others can't be told of the end from here; null: they can.
@@ -209,8 +205,8 @@ const char* what_forbids_end(const ProcessJob& job) {
   return nullptr;
 }
 
-// Ends pending collectives, transfers, then the watch, which knows of both. Not in a rank that
-// fails, for which nobody waits, nor where it would wait for itself.
+// Ends the threads in the background. Not in a rank that fails, for which nobody waits, nor where
+// it would wait for itself.
 void end_at_exit(int status, void* given) {
   const auto& job = *static_cast<const ProcessJob*>(given);
   if (!job.process.is_here() || status != 0) return;
@@ -222,40 +218,25 @@ void end_at_exit(int status, void* given) {
         "return from main() instead",
         backend->topology().rank, reason));
   }
-  const std::string words = "comm: the process ends, so there is no communication any more";
-  if (const auto executor = job.executor.lock()) executor->close(words);
-  if (const auto transfers = job.transfers.lock()) transfers->stop(words);
-  if (const auto devices = job.devices.lock()) devices->poller().stop();
-  if (const auto watch = job.watch.lock()) watch->stop();
+  job.threads.end("comm: the process ends, so there is no communication any more", true);
   if (const auto backend = job.backend.lock()) backend->leave();
 }
 
 RankSet all_ranks(const ProcessRegion& region) {
   std::vector<int> ranks(static_cast<std::size_t>(region.ranks()));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const std::vector<int> nodes(ranks.size(), 0);
   return {.members = ranks,
-          .topology = Topology::from_node_ids(region.rank(), nodes),
+          .topology = Topology::from_node_ids(region.rank(), std::vector<int>(ranks.size())),
           .job_ranks = ranks};
 }
 
-Communicator make_communicator(std::shared_ptr<ProcessBackend> inner, const MpiOptions& options) {
+Communicator make_communicator(const std::shared_ptr<ProcessBackend>& backend,
+                               const MpiOptions& options) {
   auto job = std::make_unique<ProcessJob>();
-  const auto devices = std::make_shared<DeviceSharing>(options.devices);
-  const auto backend = make_device_backend(std::move(inner), devices);
-  const auto executor = std::make_shared<Executor>(true);
-  const Communicator plain(backend, executor);
-  job->executor = executor;
-  job->devices = devices;
   job->backend = backend;
-  if (const auto transfers = backend->transfers()) job->transfers = transfers->thread();
-  if (options.watch.enabled && plain.size() > 1) {
-    const auto watch = std::make_shared<Watch>(backend, options.watch);
-    plain.add_listener(Watch::listener_of(watch));
-    job->watch = watch;
-  }
+  auto communicator = make_job_communicator(backend, options, job->threads);
   if (::on_exit(end_at_exit, job.get()) == 0) (void)job.release();  // it is the process's now
-  return options.checked ? plain.checked() : plain;
+  return communicator;
 }
 
 }  // namespace
@@ -265,7 +246,7 @@ Communicator process_communicator(const MpiOptions& given) {
   MpiOptions options = with_environment(given);
   if (!options.ranks_on_nodes.empty())
     throw Error("comm: MpiOptions::ranks_on_nodes is for ranks under MPI, or threads");
-  ProcessRegion region(environment_variable);
+  ProcessRegion region;
   const StartWatch watch(options.watch,
                          fmt::format("rank {} of {}", region.rank(), region.ranks()));
   auto set = all_ranks(region);

@@ -8,11 +8,10 @@
 
 #include "comm/shared_memory/node_group.h"
 #include "comm/shared_memory/shared_segments.h"
-#include "kolo/comm/launcher.h"
 
 namespace kolo {
 
-// Variables that tell a rank its place.
+// Variables by which a rank finds its job.
 inline constexpr const char* process_rank_variable = "KOLO_PROCESS_RANK";
 inline constexpr const char* process_ranks_variable = "KOLO_PROCESS_RANKS";
 inline constexpr const char* process_memory_variable = "KOLO_PROCESS_MEMORY";
@@ -24,7 +23,7 @@ class ProcessRegion {
   // Made by the parent, which keeps it until the last rank has ended. Error: there is no memory.
   explicit ProcessRegion(int ranks);
   // Opened by a rank. InputError where kolo has not started this process as one of several.
-  explicit ProcessRegion(const EnvironmentLookup& lookup);
+  ProcessRegion();
 
   // Environment variables by which a rank finds the memory.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> environment(int rank) const;

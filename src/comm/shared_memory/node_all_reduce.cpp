@@ -106,7 +106,7 @@ void NodeGroup::AllReduce::reduce_in_place() const {
   node.meet();
 }
 
-// Reduces as in place, chunk by chunk, with the staging areas as the places where the others reach
+// Reduces as in place, chunk by chunk, with the staging areas where the others reach
 // a rank's slices; its own slice never leaves its buffer. A result goes back to where its operand
 // came from, into cache lines that the owner has already: lines that two processors have read are
 // slow to write.
@@ -143,15 +143,13 @@ void NodeGroup::AllReduce::reduce_slice(std::int64_t count) const {
 }
 
 void NodeGroup::AllReduce::reduce_across(const Buffer& result) const {
-  auto* const memory = static_cast<std::byte*>(result.data);
-  if (!needs_wide_partials(result.type, call.op)) {
-    reduce(result.type, call.op, node.sources(), std::span(&memory, 1), result.count, call.divisor);
-    return across->reduce(result, result);
+  Buffer partial = result;
+  if (needs_wide_partials(result.type, call.op)) {
+    node.partial_.resize(static_cast<std::size_t>(result.count));
+    partial = std::span(node.partial_);
   }
-  node.partial_.resize(static_cast<std::size_t>(result.count));
-  const Buffer partial{std::span(node.partial_)};
-  reduce(result.type, partial.type, call.op, node.sources(),
-         reinterpret_cast<std::byte*>(node.partial_.data()), result.count, call.divisor);
+  reduce(result.type, partial.type, call.op, node.sources(), static_cast<std::byte*>(partial.data),
+         result.count, call.divisor);
   across->reduce(partial, result);
 }
 

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -35,9 +34,7 @@ void NodeGroup::execute(const CollectiveCall& call) {
 void NodeGroup::broadcast(const CollectiveCall& call) {
   const Buffer& buffer = call.output;
   const int root = call.peer;
-  begin(call);
-  meet();
-  check_announcements();
+  agree(call);
   const std::int64_t chunk = staged_elements(buffer.type);
   for (std::int64_t offset = 0; offset < buffer.count; offset += chunk) {
     const auto count = std::min(chunk, buffer.count - offset);
@@ -50,9 +47,7 @@ void NodeGroup::broadcast(const CollectiveCall& call) {
 }
 
 void NodeGroup::all_gather(const CollectiveCall& call) {
-  begin(call);
-  meet();
-  check_announcements();
+  agree(call);
   gather_parts(call, std::vector(static_cast<std::size_t>(size_), call.input.count));
 }
 
@@ -105,12 +100,6 @@ std::int64_t number_at(const std::byte* row, int index) {
 
 void write_row(std::byte* row, std::span<const std::int64_t> counts) {
   std::memcpy(row, counts.data(), counts.size_bytes());
-}
-
-std::vector<std::int64_t> starts_of(std::span<const std::int64_t> counts) {
-  std::vector<std::int64_t> starts(counts.size());
-  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
-  return starts;
 }
 
 // Elements left from `offset` on, at most a piece; 0 or less where none are.

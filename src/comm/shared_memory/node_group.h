@@ -30,8 +30,8 @@ class PeerMemory {
  public:
   virtual ~PeerMemory() = default;
 
-  // Place of this rank's own memory for the others; nothing when they can't reach all of it. From
-  // any thread.
+  // Location of this rank's own memory for the others; nothing when they can't reach all of it.
+  // From any thread.
   [[nodiscard]] virtual std::optional<SharedLocation> locate(const void* data,
                                                              std::size_t bytes) const = 0;
 
@@ -133,8 +133,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free,
 
 struct NodeGroupOptions {
   std::size_t staging_bytes = std::size_t{1} << 20;  // per rank, both halves together
-  std::size_t whole_limit_bytes =
-      8192;  // an all-reduce up to this size is done whole by every rank
+  std::size_t whole_limit_bytes = 8192;  // all-reduces up to here are done whole by every rank
 };
 
 // The memory that a NodeGroup needs, shared by its ranks: control cells and a staging area per

@@ -23,16 +23,6 @@ RankCell& cell_in(std::byte* area) {
   return *std::launder(reinterpret_cast<RankCell*>(area + sizeof(AbortCell)));
 }
 
-// Ranks of a group that are on this rank's node.
-std::vector<int> ranks_on_node(const Topology& topology) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < topology.size; ++rank) {
-    if (topology.node_of_rank[static_cast<std::size_t>(rank)] == topology.node)
-      ranks.push_back(rank);
-  }
-  return ranks;
-}
-
 }  // namespace
 
 std::size_t bytes_to_meet(std::size_t staging_bytes) {
@@ -80,7 +70,7 @@ NodeSegment::NodeSegment(const Topology& topology, int job_rank,
 
 std::vector<std::shared_ptr<Bell>> NodeSegment::bells() const {
   std::vector<std::shared_ptr<Bell>> bells(topology_.node_of_rank.size());
-  for (auto mailbox = mailboxes_.begin(); const int rank : ranks_on_node(topology_))
+  for (auto mailbox = mailboxes_.begin(); const int rank : topology_.ranks_on_node())
     bells[static_cast<std::size_t>(rank)] =
         std::shared_ptr<Bell>(memory_.owner, &(mailbox++)->bell());
   return bells;
@@ -91,7 +81,7 @@ std::shared_ptr<TransferLine> NodeSegment::make_line(const std::vector<int>& job
   if (!thread.bell_of(job_rank_)) return nullptr;
   NodeLineMemory memory;
   memory.mailboxes = mailboxes_;
-  memory.ranks = ranks_on_node(topology_);
+  memory.ranks = topology_.ranks_on_node();
   for (const int rank : memory.ranks)
     memory.bells.push_back(thread.bell_of(job_ranks[static_cast<std::size_t>(rank)]));
   memory.control = memory_;
@@ -114,7 +104,7 @@ std::vector<std::shared_ptr<std::byte>> NodeSegment::allocate(const CallHeader& 
   const auto room = is_for_node ? SharedSegment::Room::when_written : SharedSegment::Room::at_once;
   const auto segment = segments_->add(
       {sizes.begin(), sizes.end()}, room,
-      {.ranks = topology_.size, .first = ranks_on_node(topology_).front(), .execute = execute});
+      {.ranks = topology_.size, .first = topology_.ranks_on_node().front(), .execute = execute});
   if (!segment) return allocate_alone(call);
   const auto use = SharedSegments::use_of(segment);
   std::vector<std::shared_ptr<std::byte>> areas;
@@ -151,7 +141,7 @@ bool make_segment_of(RankSet& set, const Topology& topology, std::size_t staging
                      const Execute& execute) {
   SegmentMakers makers{.ranks = topology.size, .first = 0, .execute = execute};
   if (!set.has_this_rank() || set.topology.size == 1) return SharedSegments::watch_others(makers);
-  makers.first = set.members[static_cast<std::size_t>(ranks_on_node(set.topology).front())];
+  makers.first = set.members[static_cast<std::size_t>(set.topology.ranks_on_node().front())];
   set.segments = std::make_shared<SharedSegments>(set.topology.local_rank);
   const std::vector<std::size_t> bytes(static_cast<std::size_t>(set.topology.local_size),
                                        NodeSegment::bytes(set.topology.local_size, staging_bytes));

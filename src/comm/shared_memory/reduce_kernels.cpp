@@ -220,6 +220,7 @@ bool needs_wide_partials(DataType type, ReduceOp op) {
 
 void reduce(DataType from, DataType to, ReduceOp op, std::span<const std::byte* const> sources,
             std::byte* destination, std::int64_t count, int divisor) {
+  if (from == to) return reduce(from, op, sources, std::span(&destination, 1), count, divisor);
   if (from == DataType::float16)
     return reduce_between<Float16, float>(op, sources, destination, count, divisor);
   if (from == DataType::bfloat16)

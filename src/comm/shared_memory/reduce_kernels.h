@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <span>
+#include <vector>
 
 #include "kolo/comm/data_type.h"
 
@@ -18,10 +20,17 @@ inline const std::byte* at(const void* data, std::int64_t element, DataType type
   return static_cast<const std::byte*>(data) + static_cast<std::size_t>(element) * size_of(type);
 }
 
-// Nothing for a count below 1. The places may be the same.
+// Nothing for a count below 1. The addresses may be the same.
 inline void copy(std::byte* to, const std::byte* from, std::int64_t elements, DataType type) {
   if (elements > 0 && to != from)
     std::memcpy(to, from, static_cast<std::size_t>(elements) * size_of(type));
+}
+
+// Where each rank's elements begin, if one rank's come after another's.
+inline std::vector<std::int64_t> starts_of(std::span<const std::int64_t> counts) {
+  std::vector<std::int64_t> starts(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
+  return starts;
 }
 
 // Every destination becomes the reduction of the sources, in the order given. Destinations may be
@@ -40,8 +49,9 @@ void reduce(DataType type, ReduceOp op, std::span<const std::byte* const> source
 // types that is float32.
 [[nodiscard]] bool needs_wide_partials(DataType type, ReduceOp op);
 
-// A first step, from a 16-bit type to float32, or a last one, from float32 to a 16-bit type. For
-// sum, average and product; the destination is apart from the sources.
+// The only step, from one type to the same; a first one, from a 16-bit type to float32; or the
+// last, from float32 to a 16-bit type: for sum, average and product, the destination apart from the
+// sources.
 void reduce(DataType from, DataType to, ReduceOp op, std::span<const std::byte* const> sources,
             std::byte* destination, std::int64_t count, int divisor);
 

@@ -126,12 +126,6 @@ void SharedSegment::release() {
   if (size_ > page_size()) ::madvise(memory_ + page_size(), size_ - page_size(), MADV_REMOVE);
 }
 
-bool is_everywhere(bool here, const Execute& execute) {
-  std::uint8_t value = here ? 1 : 0;
-  execute(CollectiveCall::all_reduce(std::span(&value, 1), ReduceOp::min));
-  return value == 1;
-}
-
 namespace {
 
 constexpr std::array segment_sources = {SharedSegment::Source::anonymous,
@@ -158,8 +152,8 @@ std::shared_ptr<SharedSegment> SharedSegments::make(const std::vector<std::size_
   const auto made = is_first ? segment->create(source) : SharedSegment::Offer();
   const auto address = address_of_first(made.address, makers);
   const bool is_there = !address.empty() && (is_first || segment->open(address));
-  return is_everywhere(is_there, makers.execute) ? segment
-                                                 : nullptr;  // and everybody has opened it
+  // Afterwards everybody has opened it.
+  return is_everywhere(is_there, makers.execute) ? segment : nullptr;
 }
 
 std::shared_ptr<SharedSegment> SharedSegments::add(const std::vector<std::size_t>& bytes,
@@ -191,7 +185,7 @@ void SharedSegments::forget_unused() {
 }
 
 std::shared_ptr<void> SharedSegments::use_of(std::shared_ptr<SharedSegment> segment) {
-  // A fork has no share in it.
+  // A fork is no user of it.
   return {nullptr, [segment = std::move(segment), process = ::getpid()](void*) {
             if (::getpid() == process) segment->release();
           }};

@@ -3,18 +3,16 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "comm/gather.h"
 #include "comm/shared_memory/node_group.h"
 #include "kolo/base/file.h"
-#include "kolo/comm/collective_call.h"
 
 namespace kolo {
 
@@ -27,7 +25,7 @@ class SharedSegment {
  public:
   enum class Source : std::uint8_t { anonymous, dev_shm };
 
-  // Place at which the others find a segment, as long as this object lives.
+  // Address at which the others find a segment, as long as this object lives.
   struct Offer {
     std::string address;         // for open(), in another process; empty: there is no segment
     FileDescriptor file;         // kept open for others to open
@@ -81,20 +79,6 @@ class SharedSegment {
   std::size_t size_ = 0;             // of all of it
   std::byte* memory_ = nullptr;
 };
-
-// Does a collective over all ranks of a group.
-using Execute = std::function<void(const CollectiveCall&)>;
-
-// Every rank's values, in the order of the ranks. Collective.
-template <typename T>
-std::vector<T> gather(int ranks, std::span<const T> mine, const Execute& execute) {
-  std::vector<T> all(mine.size() * static_cast<std::size_t>(ranks));
-  execute(CollectiveCall::all_gather(mine, std::span(all)));
-  return all;
-}
-
-// Tells whether `here` is true on every rank. Collective.
-[[nodiscard]] bool is_everywhere(bool here, const Execute& execute);
 
 // Ranks, of several nodes or sets, that make segments at the same time. All of them get memory or
 // none, since private memory on one rank would make the ranks take different paths.

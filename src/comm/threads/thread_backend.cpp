@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/device/device_sharing.h"
-#include "comm/job_options.h"
+#include "comm/job.h"
 #include "comm/shared_memory/node_group.h"
 #include "comm/shared_memory/node_segment.h"
 #include "comm/solo/alone.h"
@@ -105,9 +105,8 @@ class ThreadBackend final : public Backend {
     const bool is_maker = !is_for_node || topology_.local_rank == 0;
     const auto made = exchange(call, is_maker ? allocate_aligned(bytes) : nullptr);
     std::vector<std::shared_ptr<std::byte>> of_this_node;
-    for (std::size_t rank = 0; rank < made.size(); ++rank) {
-      if (topology_.node_of_rank[rank] == topology_.node) of_this_node.push_back(made[rank]);
-    }
+    for (const int rank : topology_.ranks_on_node())
+      of_this_node.push_back(made[static_cast<std::size_t>(rank)]);
     if (is_for_node) of_this_node.resize(1);
     return of_this_node;
   }
@@ -137,8 +136,8 @@ class ThreadBackend final : public Backend {
   void abort(int, std::string_view reason) noexcept override { group_.abort(reason); }
 
  private:
-  // Gives everybody's object, by rank. The places for them belong to all, so that a rank that gives
-  // up takes nothing away that another still looks at.
+  // Gives everybody's object, by rank. The pointers to them belong to all, so that a rank that
+  // gives up takes nothing away that another still looks at.
   template <typename T>
   std::vector<std::shared_ptr<T>> exchange(const CallHeader& call, std::shared_ptr<T> mine) {
     auto& own = memory_->offered[static_cast<std::size_t>(topology_.rank)];

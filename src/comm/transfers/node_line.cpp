@@ -31,17 +31,13 @@ bool NodeLine::has_room(int local_rank) const {
          mailbox(local_rank).ring_from(local_rank_).has_room();
 }
 
-void NodeLine::post(int to, const TransferNote& note) {
-  send(local(to), note);
-}
-
 void NodeLine::send(int local_rank, const TransferNote& note) {
   if (!has_room(local_rank)) return waiting_[static_cast<std::size_t>(local_rank)].push_back(note);
   mailbox(local_rank).ring_from(local_rank_).write(note);
   ring(local_rank);
 }
 
-bool NodeLine::send_waiting(int local_rank) {
+void NodeLine::send_waiting(int local_rank) {
   auto& waiting = waiting_[static_cast<std::size_t>(local_rank)];
   NoteRing& ring_there = mailbox(local_rank).ring_from(local_rank_);
   bool has_sent = false;
@@ -51,7 +47,6 @@ bool NodeLine::send_waiting(int local_rank) {
     has_sent = true;
   }
   if (has_sent) ring(local_rank);
-  return has_sent;
 }
 
 std::optional<TransferLine::Arrival> NodeLine::take() {
@@ -62,7 +57,7 @@ std::optional<TransferLine::Arrival> NodeLine::take() {
     bool was_full = false;
     while (mailbox(local_rank_).ring_from(peer).take(note, was_full)) {
       if (was_full) ring(peer);
-      if (note.kind == TransferNote::Kind::call)
+      if (note.call.collective != Collective::none)
         return Arrival{memory_.ranks[static_cast<std::size_t>(peer)], note.call};
       take_piece(peer, note);
     }
@@ -126,11 +121,9 @@ class NodeLine::Sending final : public TransferMove {
   }
 
   void send_piece(const NodeMailbox& own, std::size_t slot) {
-    TransferNote note;
-    note.kind = TransferNote::Kind::piece;
-    note.slot = static_cast<std::uint32_t>(slot);
-    note.number = number_;
-    note.bytes = std::min(left_, own.slot_bytes());
+    const TransferNote note{.slot = static_cast<std::uint32_t>(slot),
+                            .number = number_,
+                            .bytes = std::min(left_, own.slot_bytes())};
     std::memcpy(own.slot(slot), data_, note.bytes);
     own.is_full(slot).store(1, std::memory_order_relaxed);
     used_.push_back(slot);

@@ -19,6 +19,15 @@
 
 namespace kolo {
 
+// Note of one rank to another: a transfer that it has asked for, or a piece of one's bytes, which
+// lies in the sender's shared memory.
+struct TransferNote {
+  CallHeader call;  // Collective::none: it is of a piece
+  std::uint32_t slot = 0;
+  std::uint64_t number = 0;  // CallHeader::number on the sending rank
+  std::uint64_t bytes = 0;
+};
+
 // Notes from one rank to another, in memory of the node; written by one and read by the other.
 struct NoteRing {
   static constexpr std::uint32_t slots = 32;
@@ -105,7 +114,7 @@ class NodeLine final : public TransferLine {
  public:
   NodeLine(int local_rank, NodeLineMemory memory);
 
-  void post(int to, const TransferNote& note) override;
+  void post(int to, const CallHeader& call) override { send(local(to), {.call = call}); }
   [[nodiscard]] std::optional<Arrival> take() override;
   [[nodiscard]] std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
                                                     const CallHeader& other) override;
@@ -125,7 +134,7 @@ class NodeLine final : public TransferLine {
   // Whether a note would go into the ring at once.
   [[nodiscard]] bool has_room(int local_rank) const;
   void send(int local_rank, const TransferNote& note);
-  bool send_waiting(int local_rank);
+  void send_waiting(int local_rank);
   void take_piece(int local_rank, const TransferNote& piece);
 
   const int local_rank_;

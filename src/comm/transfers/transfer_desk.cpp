@@ -108,7 +108,7 @@ bool TransferDesk::try_to_go_on() {
   bool has_progress = take_asked();
   // Obstacles are looked for first: a rank that leaves may have sent something before.
   const auto lost = obstacles();
-  has_progress = take_notes() || has_progress;
+  has_progress = take_calls() || has_progress;
   has_progress = move() || has_progress;
   if (has_progress || lost.empty()) return has_progress;
   fail([&](const CollectiveCall& call) -> std::exception_ptr {
@@ -133,12 +133,8 @@ bool TransferDesk::take_asked() {
     ++pending_with_[item->call.peer];
     queues_[key_of(item->call)].mine.push_back(item);
   }
-  // Notes are posted before any bytes move.
-  for (const Item& item : asked) {
-    TransferNote note;
-    note.call = item->call;
-    line(item->call.peer).post(item->call.peer, note);
-  }
+  // Calls are told before any bytes move.
+  for (const Item& item : asked) line(item->call.peer).post(item->call.peer, item->call);
   for (const Item& item : asked) match(key_of(item->call));
   return !asked.empty();
 }
@@ -149,22 +145,19 @@ bool TransferDesk::is_used(const TransferLine& line) const {
   });
 }
 
-bool TransferDesk::take_notes() {
+bool TransferDesk::take_calls() {
   bool has_progress = false;
   for (TransferLine* const each : lines_) {
     if (each->is_silent() && !is_used(*each)) continue;
     while (const auto arrival = each->take()) {
       has_progress = true;
-      receive_call(arrival->from, arrival->call);
+      const auto& [from, call] = *arrival;
+      const Key key{from, call.tag, call.collective == Collective::receive};
+      queues_[key].theirs.push_back(call);
+      match(key);
     }
   }
   return has_progress;
-}
-
-void TransferDesk::receive_call(int from, const CallHeader& call) {
-  const Key key{from, call.tag, call.collective == Collective::receive};
-  queues_[key].theirs.push_back(call);
-  match(key);
 }
 
 // Both ends match the same calls, since both have them in the same order.

@@ -18,6 +18,7 @@
 
 #include "comm/shared_memory/node_group.h"
 #include "comm/transfers/transfer_line.h"
+#include "comm/weak_list.h"
 #include "kolo/comm/work.h"
 
 namespace kolo {
@@ -36,9 +37,6 @@ class TransferDesk final {
   // `is_driven_by_waiters`, waiting threads call go_on() instead.
   TransferDesk(int rank, std::vector<std::shared_ptr<TransferLine>> line_of_rank,
                std::shared_ptr<TransferThread> thread, bool is_driven_by_waiters);
-  TransferDesk(const TransferDesk&) = delete;
-  TransferDesk& operator=(const TransferDesk&) = delete;
-  ~TransferDesk() = default;
 
   // CallHeader::number of this rank's next call.
   [[nodiscard]] std::uint64_t next_number() { return ++calls_; }
@@ -98,11 +96,10 @@ class TransferDesk final {
 
   [[nodiscard]] bool try_to_go_on();
   [[nodiscard]] bool take_asked();
-  [[nodiscard]] bool take_notes();
+  [[nodiscard]] bool take_calls();
   [[nodiscard]] bool move();
   bool go_on_with(const Item& item);
   void finish_moved(const Item& item);
-  void receive_call(int from, const CallHeader& call);
   void match(const Key& key);
   void begin(const Item& item, const CallHeader& other);
   [[nodiscard]] std::map<int, std::string> obstacles() const;
@@ -142,15 +139,10 @@ class TransferThread {
   // `bells`: of the ranks that share this one's memory, by rank in the job; the others' are null.
   // Without any, one of its own.
   TransferThread(int job_rank, std::vector<std::shared_ptr<Bell>> bells);
-  TransferThread(const TransferThread&) = delete;
-  TransferThread& operator=(const TransferThread&) = delete;
   ~TransferThread() { end_thread(); }
 
   void start();
-  void add(const std::shared_ptr<TransferDesk>& desk) {
-    const std::lock_guard lock(round_);
-    desks_.push_back(desk);
-  }
+  void add(const std::shared_ptr<TransferDesk>& desk) { desks_.add(desk); }
   // The desk is not in use any more when this returns.
   void remove(const TransferDesk& desk);
 
@@ -167,12 +159,11 @@ class TransferThread {
   void end_thread();
   [[nodiscard]] bool go_round(TransferDesk::Patience& patience);
   void rest(std::uint32_t heard, TransferDesk::Patience patience, int idle_rounds);
-  [[nodiscard]] std::vector<std::shared_ptr<TransferDesk>> desks() const;
 
   std::vector<std::shared_ptr<Bell>> bells_;
   std::shared_ptr<Bell> own_bell_;
-  mutable std::mutex round_;  // held while the thread uses the desks
-  std::vector<std::weak_ptr<TransferDesk>> desks_;
+  std::mutex round_;  // held while the thread uses the desks
+  WeakList<TransferDesk> desks_;
   std::mutex starting_;
   std::atomic<bool> is_stopping_ = false;
   std::thread thread_;

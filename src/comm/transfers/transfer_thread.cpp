@@ -52,25 +52,14 @@ void TransferThread::start() {
 
 void TransferThread::remove(const TransferDesk& desk) {
   const std::lock_guard lock(round_);
-  std::erase_if(desks_, [&](const std::weak_ptr<TransferDesk>& each) {
-    const auto present = each.lock();
-    return !present || present.get() == &desk;
-  });
-}
-
-std::vector<std::shared_ptr<TransferDesk>> TransferThread::desks() const {
-  std::vector<std::shared_ptr<TransferDesk>> present;
-  for (const auto& each : desks_) {
-    if (auto desk = each.lock()) present.push_back(std::move(desk));
-  }
-  return present;
+  desks_.remove(desk);
 }
 
 void TransferThread::stop(const std::string& message) {
   end_thread();
   std::vector<std::shared_ptr<const void>> done;
   const std::lock_guard lock(round_);
-  for (const auto& desk : desks()) {
+  for (const auto& desk : desks_.present()) {
     desk->stop(message);
     std::ranges::move(desk->take_done(), std::back_inserter(done));
   }
@@ -81,7 +70,7 @@ bool TransferThread::go_round(TransferDesk::Patience& patience) {
   std::vector<std::shared_ptr<const void>> done;  // goes after the lock
   bool has_progress = false;
   const std::lock_guard lock(round_);
-  for (const auto& desk : desks()) {
+  for (const auto& desk : desks_.present()) {
     if (desk->is_driven_by_waiters()) continue;
     has_progress = desk->go_on() || has_progress;
     std::ranges::move(desk->take_done(), std::back_inserter(done));

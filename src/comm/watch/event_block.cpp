@@ -103,9 +103,7 @@ LaneStatus read_lane(const Lane& lane, std::uint64_t identity, std::int64_t now)
 }  // namespace
 
 const LaneStatus* RankStatus::lane(std::uint64_t identity) const {
-  const auto found = std::find_if(lanes.begin(), lanes.end(), [&](const LaneStatus& lane) {
-    return lane.identity == identity;
-  });
+  const auto found = std::ranges::find(lanes, identity, &LaneStatus::identity);
   return found == lanes.end() ? nullptr : &*found;
 }
 
@@ -179,8 +177,7 @@ std::string table_of(std::span<const RecordCell> kept, std::int64_t now) {
   for (const RecordCell& cell : kept) {
     if (const auto record = cell.read(); record.number != 0) records.push_back(record);
   }
-  std::sort(records.begin(), records.end(),
-            [](const auto& a, const auto& b) { return a.number < b.number; });
+  std::ranges::sort(records, {}, &CollectiveRecord::number);
   std::string text =
       fmt::format("{:>14} {:>14} {:>14}  collective\n", "asked for", "started", "ended");
   for (const auto& record : records) {

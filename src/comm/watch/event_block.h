@@ -182,7 +182,7 @@ struct LaneStatus {
   [[nodiscard]] std::uint64_t came_to() const {
     return std::max(running.position(), completed.position());
   }
-  // Place of the last that it has come to, or has asked another thread or a device to do.
+  // Position of the last that it has come to, or has asked another thread or a device to do.
   [[nodiscard]] std::uint64_t has_asked_to() const {
     return std::max(came_to(), asked << 16 | 0xFFFFU);
   }

@@ -142,8 +142,7 @@ std::vector<RankStatus> with_all_lanes(std::span<const RankStatus> given) {
 }
 
 const RankStatus* status_of(std::span<const RankStatus> statuses, std::int32_t rank) {
-  const auto found = std::find_if(statuses.begin(), statuses.end(),
-                                  [&](const RankStatus& status) { return status.rank == rank; });
+  const auto found = std::ranges::find(statuses, rank, &RankStatus::rank);
   return found == statuses.end() ? nullptr : &*found;
 }
 

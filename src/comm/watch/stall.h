@@ -60,8 +60,8 @@ class WaitingTimes {
 
 // Describes ranks of which none can ever go on: each waits, for at least `least` nanoseconds, for
 // another of them, which waits for something else; or they are in different collectives in the same
-// place of their order. Only a rank all of whose calls come from one thread, which waits, counts as
-// waiting.
+// position of their order. Only a rank all of whose calls come from one thread, which waits, counts
+// as waiting.
 [[nodiscard]] std::optional<std::string> find_deadlock(std::span<const RankStatus> statuses,
                                                        std::int64_t least);
 

@@ -74,16 +74,11 @@ void tell(const WatchOptions& options, const std::string& message) {
 StartWatch::StartWatch(const WatchOptions& options, std::string who)
     : options_(options), who_(std::move(who)) {
   if (options_.enabled && (options_.warning.count() > 0 || options_.limit.count() > 0))
-    thread_ = std::thread([this] { loop(); });
+    thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
 }
 
 StartWatch::~StartWatch() {
-  {
-    const std::lock_guard lock(mutex_);
-    is_over_ = true;
-  }
-  if (!thread_.joinable()) return;
-  changed_.notify_all();
+  if (!thread_.request_stop()) return;
   thread_.join();
   if (!has_told_) return;
   const Seconds waited = std::chrono::steady_clock::now() - begin_;
@@ -91,7 +86,7 @@ StartWatch::~StartWatch() {
        fmt::format("watch: {}: initialization went on after {:.1f} s", who_, waited.count()));
 }
 
-void StartWatch::loop() {
+void StartWatch::loop(const std::stop_token& stop) {
   constexpr Seconds never{1e9};
   const Seconds limit = options_.limit.count() > 0 ? options_.limit : never;
   Seconds warning =
@@ -100,7 +95,7 @@ void StartWatch::loop() {
   while (true) {
     const Seconds next = std::min(warning, limit);
     const auto end = begin_ + std::chrono::duration_cast<nanoseconds>(next);
-    if (changed_.wait_until(lock, end, [&] { return is_over_; })) return;
+    if (changed_.wait_until(lock, stop, end, [&] { return stop.stop_requested(); })) return;
     const auto text = fmt::format(
         "watch: {} has waited {:.1f} s in kolo::initialize() for other ranks: all of them have to "
         "call it, and some have not come to it yet, or have ended before",
@@ -132,17 +127,13 @@ Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
   const bool is_shared = !blocks_.empty();
   if (!is_shared) blocks_.push_back(std::make_shared<EventBlock>());
   deputy_ = find_deputy(topology, is_shared);
-  for (int rank = 0; rank < topology.size; ++rank) {
-    const bool is_near = topology.node_of_rank[static_cast<std::size_t>(rank)] == topology.node;
-    if (is_shared ? is_near : rank == topology.rank) ranks_of_blocks_.push_back(rank);
-  }
-  own_block_ = static_cast<std::size_t>(
-      std::find(ranks_of_blocks_.begin(), ranks_of_blocks_.end(), topology.rank) -
-      ranks_of_blocks_.begin());
+  ranks_of_blocks_ = is_shared ? topology.ranks_on_node() : std::vector{topology.rank};
+  own_block_ = static_cast<std::size_t>(std::ranges::find(ranks_of_blocks_, topology.rank) -
+                                        ranks_of_blocks_.begin());
   recorder_ = std::make_unique<FlightRecorder>(blocks_[own_block_]);
   recorder_->on_group({});
   backend_->execute(CollectiveCall::of(Collective::barrier));  // every block is in use
-  thread_ = std::thread([this] { loop(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
 }
 
 Watch::~Watch() {
@@ -150,12 +141,7 @@ Watch::~Watch() {
 }
 
 void Watch::stop(bool may_send) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_stopping_) return;
-    is_stopping_ = true;
-  }
-  changed_.notify_all();
+  if (!thread_.request_stop()) return;
   thread_.join();
   blocks_[own_block_]->beat.store(EventBlock::has_left);
   if (exchange_ && may_send) say_goodbye();
@@ -173,11 +159,11 @@ void Watch::say_goodbye() {
   }
 }
 
-void Watch::loop() {
+void Watch::loop(const std::stop_token& stop) {
   const auto step = std::min<nanoseconds>(interval_, longest_glance);
   auto next_look = std::chrono::steady_clock::now() + interval_;
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, step, [&] { return is_stopping_; })) {
+  while (!changed_.wait_for(lock, stop, step, [&] { return stop.stop_requested(); })) {
     lock.unlock();
     if (std::chrono::steady_clock::now() >= next_look) {
       look();
@@ -215,8 +201,7 @@ void Watch::look() {
   const auto of_node = look_at_node();
   if (exchange_) exchange(of_node);
   if (backend_->is_broken()) return;  // there is nothing to wait for any more
-  const auto is_ending = [](const RankStatus& status) { return status.is_ending(); };
-  if (std::any_of(of_node.begin(), of_node.end(), is_ending)) dump(of_node);
+  if (std::ranges::any_of(of_node, &RankStatus::is_ending)) dump(of_node);
   auto statuses = of_node;
   for (const auto& [rank, heard] : heard_) statuses.push_back(heard.status);
   if (is_speaker(of_node)) {
@@ -238,13 +223,11 @@ std::vector<RankStatus> Watch::look_at_node() {
 }
 
 bool Watch::can_read(int rank) const {
-  return std::find(ranks_of_blocks_.begin(), ranks_of_blocks_.end(), rank) !=
-         ranks_of_blocks_.end();
+  return std::ranges::find(ranks_of_blocks_, rank) != ranks_of_blocks_.end();
 }
 
 bool Watch::is_first_alive(const std::vector<RankStatus>& of_node) const {
-  const auto first = std::find_if(of_node.begin(), of_node.end(),
-                                  [](const RankStatus& status) { return status.is_watching; });
+  const auto first = std::ranges::find_if(of_node, &RankStatus::is_watching);
   return first == of_node.end() || first->rank == ranks_of_blocks_[own_block_];
 }
 
@@ -294,18 +277,17 @@ void Watch::report(const std::vector<RankStatus>& statuses) {
     tell(options_, stall.report);
     told.next = 2 * std::max(told.next, stall.waiting / 2 + 1);
   }
-  for (auto told = told_.begin(); told != told_.end();) {
-    const bool goes_on = std::any_of(stalls.begin(), stalls.end(), [&](const Stall& stall) {
-      return stall.group == told->first && stall.position == told->second.stall.position;
+  std::erase_if(told_, [&](const auto& entry) {
+    const Stall& before = entry.second.stall;
+    const bool goes_on = std::ranges::any_of(stalls, [&](const Stall& stall) {
+      return stall.group == before.group && stall.position == before.position;
     });
-    if (goes_on) {
-      ++told;
-      continue;
+    if (!goes_on) {
+      tell(options_, fmt::format("watch: {} went on after {:.1f} s", before.collective,
+                                 static_cast<double>(before.waiting) * 1e-9));
     }
-    tell(options_, fmt::format("watch: {} went on after {:.1f} s", told->second.stall.collective,
-                               static_cast<double>(told->second.stall.waiting) * 1e-9));
-    told = told_.erase(told);
-  }
+    return !goes_on;
+  });
 }
 
 // Ends the job at once where this rank speaks, a little later otherwise: the others may know more
@@ -338,8 +320,7 @@ void Watch::dump(const std::vector<RankStatus>& of_node) {
 }
 
 void Watch::report_end(const std::vector<RankStatus>& statuses) {
-  const auto ending = std::find_if(statuses.begin(), statuses.end(),
-                                   [](const RankStatus& status) { return status.is_ending(); });
+  const auto ending = std::ranges::find_if(statuses, &RankStatus::is_ending);
   if (has_told_end_ || ending == statuses.end()) return;
   has_told_end_ = true;
   const auto folder = options_.folder.empty() ? std::filesystem::path(".") : options_.folder;

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,29 +26,24 @@ class StartWatch {
   // warning time is for ranks that compute between their calls, and they begin together. Ends the
   // process at the limit.
   StartWatch(const WatchOptions& options, std::string who);
-  StartWatch(const StartWatch&) = delete;
-  StartWatch& operator=(const StartWatch&) = delete;
   ~StartWatch();
 
  private:
-  void loop();
+  void loop(const std::stop_token& stop);
 
   WatchOptions options_;
   std::string who_;
   bool has_told_ = false;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
-  std::condition_variable changed_;
-  bool is_over_ = false;
-  std::thread thread_;  // the last: it uses all of the above
+  std::condition_variable_any changed_;
+  std::jthread thread_;  // the last: it uses all of the above
 };
 
 // See kolo/comm/watch.h. Made on all ranks together; its thread ends with it.
 class Watch final {
  public:
   Watch(std::shared_ptr<Backend> backend, WatchOptions options);
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
   ~Watch();
 
   // Ends its thread, and tells the others that this rank has left, as the destructor does
@@ -71,7 +67,7 @@ class Watch final {
     std::int64_t at = 0;
   };
 
-  void loop();
+  void loop(const std::stop_token& stop);
   void say_goodbye();
   void end_if_nobody_can_go_on(const std::vector<RankStatus>& statuses, bool speaks);
   void give_up(const std::string& reason, int exit_status = 1);
@@ -110,9 +106,8 @@ class Watch final {
   bool has_told_end_ = false;
 
   std::mutex mutex_;
-  std::condition_variable changed_;
-  bool is_stopping_ = false;
-  std::thread thread_;
+  std::condition_variable_any changed_;
+  std::jthread thread_;
 };
 
 }  // namespace kolo

@@ -1,12 +1,15 @@
-#include "comm/job_options.h"
+#include "comm/job.h"
 
-#include <cstdlib>
 #include <optional>
-#include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "comm/device/device_sharing.h"
+#include "comm/executor.h"
+#include "comm/transfers/transfer_desk.h"
+#include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/text.h"
 
@@ -20,9 +23,8 @@ std::string_view name_of(ThreadLevel level) {
 namespace {
 
 std::optional<std::string> variable(const char* name) {
-  const char* const value = std::getenv(name);
-  if (value == nullptr || *value == 0) return std::nullopt;
-  return std::string(value);
+  auto value = environment_variable(name);
+  return value && !value->empty() ? value : std::nullopt;
 }
 
 [[noreturn]] void refuse(const char* name, const std::string& value, const char* accepted) {
@@ -88,6 +90,30 @@ std::vector<int> pretended_nodes(int ranks, const std::vector<int>& ranks_on_nod
                             ranks));
   }
   return nodes;
+}
+
+void BackgroundThreads::end(const std::string& words, bool may_send) const {
+  if (const auto present = executor.lock()) present->close(words);
+  if (const auto present = transfers.lock()) present->stop(words);
+  if (const auto present = devices.lock()) present->poller().stop();
+  if (const auto present = watch.lock()) present->stop(may_send);
+}
+
+Communicator make_job_communicator(std::shared_ptr<Backend> host, const MpiOptions& options,
+                                   BackgroundThreads& threads) {
+  const auto devices = std::make_shared<DeviceSharing>(options.devices);
+  const auto backend = make_device_backend(std::move(host), devices);
+  const auto executor = std::make_shared<Executor>(backend->capabilities().asynchronous);
+  const Communicator plain(backend, executor);
+  threads.executor = executor;
+  threads.devices = devices;
+  if (const auto transfers = backend->transfers()) threads.transfers = transfers->thread();
+  if (options.watch.enabled && plain.size() > 1) {
+    const auto watch = std::make_shared<Watch>(backend, options.watch);
+    plain.add_listener(Watch::listener_of(watch));
+    threads.watch = watch;
+  }
+  return options.checked ? plain.checked() : plain;
 }
 
 }  // namespace kolo
