@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include "config/settle.h"
-#include "kolo/base/error.h"
 #include "kolo/nn/loss.h"
 #include "kolo/parallel/step_conflicts.h"
 
@@ -17,12 +16,10 @@ namespace kolo {
 
 namespace {
 
-// Each check refuses by an InputError that names the key and, from the tree that the configuration
-// was read from, its place.
 class ConfigChecks {
  public:
-  ConfigChecks(const RunConfig& config, const ConfigValue& root, const ModelCatalogue& models)
-      : config_(config), root_(root), models_(models) {}
+  ConfigChecks(const RunConfig& config, const ModelCatalogue& models)
+      : config_(config), models_(models) {}
 
   void run() const {
     // Within a section, or of a section and the entry of a catalogue that it names.
@@ -42,14 +39,10 @@ class ConfigChecks {
 
  private:
   [[noreturn]] void fail(std::string_view key, std::string_view reason) const {
-    throw InputError(fmt::format("{}: {}: {}", place_of(root_, key), key, reason));
+    refuse_setting(config_, key, reason);
   }
-
-  // For an entry of a catalogue, which knows its keys but not their section.
   [[nodiscard]] RefuseKey of_section(std::string_view section) const {
-    return [this, section](std::string_view key, std::string_view reason) {
-      fail(fmt::format("{}.{}", section, key), reason);
-    };
+    return refuse_in(config_, section);
   }
 
   void check_data() const {
@@ -139,7 +132,7 @@ class ConfigChecks {
       fail("training.metrics", "top_k_categorical_accuracy needs a network of several outputs");
     }
     if (loss.has_classes || metrics.empty()) return;
-    if (root_.find("training")->find("metrics") != nullptr) {
+    if (config_.places.contains("training.metrics")) {
       fail("training.metrics", fmt::format("with the loss {} nothing is right or wrong; leave the "
                                            "metrics out",
                                            loss.name));
@@ -251,15 +244,13 @@ class ConfigChecks {
   }
 
   const RunConfig& config_;
-  const ConfigValue& root_;
   const ModelCatalogue& models_;
 };
 
 }  // namespace
 
-void check_run_config(const RunConfig& config, const ConfigValue& root,
-                      const ModelCatalogue& models) {
-  ConfigChecks(config, root, models).run();
+void check_run_config(const RunConfig& config, const ModelCatalogue& models) {
+  ConfigChecks(config, models).run();
 }
 
 }  // namespace kolo

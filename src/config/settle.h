@@ -32,10 +32,13 @@ constexpr std::int64_t default_batch_size = 64;  // samples per rank
 // has several.
 void settle_batch_sizes(ConfigValue& root);
 
-// Checks combinations of keys, before defaults are filled in. InputError names the key, and its
-// place in `root`, which the configuration was read from.
-void check_run_config(const RunConfig& config, const ConfigValue& root,
-                      const ModelCatalogue& models);
+// Checks combinations of keys, before defaults are filled in. InputError names the key and its
+// place.
+void check_run_config(const RunConfig& config, const ModelCatalogue& models);
+
+// For an entry of a catalogue, which knows its keys but not their section. Both arguments must
+// outlive it.
+[[nodiscard]] RefuseKey refuse_in(const RunConfig& config, std::string_view section);
 
 // Gives values to keys that a checked configuration leaves open and that do not depend on the data:
 // the data's usual folder, the model's and the optimizer's usual numbers. Shapes of images get
