@@ -133,7 +133,7 @@ template <Number T>
 void read_value(const ConfigValue& value, const std::string& path, T& destination,
                 const NumberRule& rule);
 [[noreturn]] void refuse_value(const ConfigValue& value, const std::string& path,
-                               const std::string& expected);
+                               const std::string& expected, std::string_view advice = {});
 template <typename T, typename Rule>
 void read_value(const ConfigValue& value, const std::string& path, std::vector<T>& destination,
                 const Rule& rule) {
