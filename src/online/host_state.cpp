@@ -1,7 +1,6 @@
 #include "online/inside.h"
 
 #include <cstring>
-#include <mutex>
 
 #include <ATen/Parallel.h>
 

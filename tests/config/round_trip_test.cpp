@@ -10,7 +10,6 @@
 
 #include "config/config_fixture.h"
 #include "kolo/base/random.h"
-#include "kolo/config/run_config.h"
 #include "kolo/data/augmentation.h"
 #include "kolo/data/nbody.h"
 #include "kolo/nn/loss.h"

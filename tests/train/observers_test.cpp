@@ -2,8 +2,6 @@
 #include <limits>
 #include <sstream>
 
-#include <gmock/gmock.h>
-
 #include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/recorders.h"
 #include "support/event_encoder.h"

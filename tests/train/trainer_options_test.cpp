@@ -2,10 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
-#include "kolo/comm/threads.h"
 #include "kolo/train/checkpoint_observer.h"
 #include "support/errors.h"
 #include "support/says.h"

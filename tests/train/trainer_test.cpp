@@ -2,10 +2,7 @@
 
 #include <mutex>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
-#include "kolo/comm/threads.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "train/training_fixture.h"
