@@ -90,8 +90,8 @@ void refuse_setting(const RunConfig& config, std::string_view key, std::string_v
     known.resize(dot == std::string::npos ? 0 : dot);
     found = config.places.find(known);
   }
-  const auto place = found == config.places.end() ? "" : found->second + ": ";
-  throw InputError(fmt::format("{}{}: {}", place, key, reason));
+  const auto where = found == config.places.end() ? "" : found->second + ": ";
+  throw InputError(fmt::format("{}{}: {}", where, key, reason));
 }
 
 RefuseKey refuse_in(const RunConfig& config, std::string_view section) {

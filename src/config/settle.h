@@ -28,8 +28,7 @@ void settle_retired_keys(ConfigValue& root, bool is_record);
 constexpr std::int64_t default_batch_size = 64;  // samples per rank
 
 // Leaves one of training's batch_size, local_batch_size and global_batch_size in the tree: one from
-// the command line takes the place of the file's. InputError when the file, or the command line,
-// has several.
+// the command line replaces the file's. InputError when the file, or the command line, has several.
 void settle_batch_sizes(ConfigValue& root);
 
 // Checks combinations of keys, before defaults are filled in. InputError names the key and its
