@@ -210,18 +210,16 @@ struct WarmedUp {
 };
 WarmedUp train_in_warmup(std::int64_t batch, std::int64_t warmup_steps, std::size_t steps,
                          const std::optional<Checkpoint>& from = std::nullopt) {
-  struct Rates final : Observer {
-    void on_step(const StepReport& report) override { seen.push_back(report.learning_rate); }
-    std::vector<double> seen;
-  } rates;
+  std::vector<double> rates;
+  AtSteps observer([&](const StepReport& report) { rates.push_back(report.learning_rate); });
   SmallTraining training(
       Communicator::solo(),
       {.samples = 64, .batch_size = batch, .learning_rate = .1, .warmup_steps = warmup_steps},
-      [&] { return rates.seen.size() >= steps; });
-  training.trainer().add_observer(rates);
+      [&] { return rates.size() >= steps; });
+  training.trainer().add_observer(observer);
   if (from) training.trainer().restore(from);
   EXPECT_EQ(training.trainer().run(), TrainOutcome::stopped);
-  return {rates.seen, training.trainer().checkpoint()};
+  return {rates, training.trainer().checkpoint()};
 }
 
 TEST(Trainer, AWarmupGoesOnByItsSamplesWithOtherBatches) {
