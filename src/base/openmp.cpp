@@ -17,6 +17,8 @@ void omp_set_dynamic(int) __attribute__((weak));
 int omp_get_max_active_levels() __attribute__((weak));
 void omp_set_max_active_levels(int) __attribute__((weak));
 int omp_get_thread_limit() __attribute__((weak));
+int omp_get_max_threads() __attribute__((weak));
+void omp_set_num_threads(int) __attribute__((weak));
 int omp_get_num_places() __attribute__((weak));
 int omp_get_place_num_procs(int) __attribute__((weak));
 void omp_get_place_proc_ids(int, int*) __attribute__((weak));
@@ -36,6 +38,14 @@ std::optional<int> openmp_threads_wanted() {
                      "\"; expected threads of one process, from 1 to " +
                      std::to_string(most_openmp_threads));
   return static_cast<int>(threads);
+}
+
+int openmp_threads() {
+  return omp_get_max_threads != nullptr ? omp_get_max_threads() : 0;
+}
+
+void set_openmp_threads(int threads) {
+  if (omp_set_num_threads != nullptr) omp_set_num_threads(threads);
 }
 
 int openmp_thread_limit() {

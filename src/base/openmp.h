@@ -14,6 +14,11 @@ inline constexpr int most_openmp_threads = 1024;
 // which case OpenMP goes by the CPUs. InputError: more than a process starts.
 [[nodiscard]] std::optional<int> openmp_threads_wanted();
 
+// Threads of the calling thread's next parallel region (omp_get_max_threads()); 0: no OpenMP.
+[[nodiscard]] int openmp_threads();
+// Sets them.
+void set_openmp_threads(int threads);
+
 // The most that OMP_THREAD_LIMIT allows at once.
 [[nodiscard]] int openmp_thread_limit();
 

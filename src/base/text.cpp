@@ -1,11 +1,9 @@
 #include "kolo/base/text.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <numeric>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

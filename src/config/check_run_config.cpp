@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include "config/settle.h"
-#include "kolo/base/error.h"
 #include "kolo/nn/loss.h"
 #include "kolo/parallel/step_conflicts.h"
 
@@ -17,249 +16,232 @@ namespace kolo {
 
 namespace {
 
-// Each check refuses by an InputError that names the key and, from the tree that the configuration
-// was read from, its place.
-class ConfigChecks {
- public:
-  ConfigChecks(const RunConfig& config, const ConfigValue& root, const ModelCatalogue& models)
-      : config_(config), root_(root), models_(models) {}
+void check_data(const RunConfig& config) {
+  const auto& data = config.data;
+  const auto& entry = dataset_entry(data.name);
+  entry.check(data.own, refuse_in(config, "data"));
+  if (!data.n_train && !entry.needs_n_train.empty())
+    refuse_setting(config, "data.n_train", entry.needs_n_train);
+  if (!data.n_valid && !entry.needs_n_valid.empty())
+    refuse_setting(config, "data.n_valid", entry.needs_n_valid);
+}
 
-  void run() const {
-    // Within a section, or of a section and the entry of a catalogue that it names.
-    check_data();
-    check_model();
-    check_optimizer(config_.optimizer, of_section("optimizer"));
-    check_learning_rate();
-    check_loss();
-    // Keys that exclude each other.
-    check_step();
-    check_microbatches();
-    check_accumulation();
-    check_compression();
-    check_sharding();
-    check_freezing();
+void check_model(const RunConfig& config, const ModelCatalogue& models) {
+  const auto& model = config.model;
+  check_shape(refuse_in(config, "model"), "input_shape", model.input_shape);
+  const auto& entry = models.find(model.name);
+  entry.check(model.own, refuse_in(config, "model"));
+  if (model.sync_batch_norm && entry.keeps_batch_norms) {
+    refuse_setting(
+        config, "model.sync_batch_norm",
+        fmt::format("the batch norms of the model {} can't be replaced; leave it false, or use a "
+                    "model of one's own in C++ with kolo::SyncBatchNorm",
+                    model.name));
   }
+}
 
- private:
-  [[noreturn]] void fail(std::string_view key, std::string_view reason) const {
-    throw InputError(fmt::format("{}: {}: {}", place_of(root_, key), key, reason));
-  }
-
-  // For an entry of a catalogue, which knows its keys but not their section.
-  [[nodiscard]] RefuseKey of_section(std::string_view section) const {
-    return [this, section](std::string_view key, std::string_view reason) {
-      fail(fmt::format("{}.{}", section, key), reason);
-    };
-  }
-
-  void check_data() const {
-    const auto& data = config_.data;
-    const auto& entry = dataset_entry(data.name);
-    entry.check(data.own, of_section("data"));
-    if (!data.n_train && !entry.needs_n_train.empty()) fail("data.n_train", entry.needs_n_train);
-    if (!data.n_valid && !entry.needs_n_valid.empty()) fail("data.n_valid", entry.needs_n_valid);
-  }
-
-  void check_model() const {
-    const auto& model = config_.model;
-    check_shape(of_section("model"), "input_shape", model.input_shape);
-    const auto& entry = models_.find(model.name);
-    entry.check(model.own, of_section("model"));
-    if (model.sync_batch_norm && entry.keeps_batch_norms) {
-      fail(
-          "model.sync_batch_norm",
-          fmt::format("the batch norms of the model {} can't be replaced; leave it false, or use a "
-                      "model of one's own in C++ with kolo::SyncBatchNorm",
-                      model.name));
+void check_intervals(const RunConfig& config) {
+  double free_from = 0;
+  for (const auto& interval : config.training.lr_schedule) {
+    if (interval.start_epoch < free_from) {
+      refuse_setting(
+          config, "training.lr_schedule",
+          fmt::format("the part from epoch {} begins before the one above it ends or begins; "
+                      "the parts must be in order and apart",
+                      interval.start_epoch));
     }
+    if (interval.end_epoch && *interval.end_epoch <= interval.start_epoch) {
+      refuse_setting(
+          config, "training.lr_schedule",
+          fmt::format("the part from epoch {} ends at epoch {}; it must end later than it begins",
+                      interval.start_epoch, *interval.end_epoch));
+    }
+    free_from = interval.end_epoch.value_or(interval.start_epoch);
   }
+}
 
-  void check_learning_rate() const {
-    const auto& training = config_.training;
-    const bool has_warmup = training.lr_warmup_epochs > 0 || training.lr_warmup_steps > 0;
-    if (training.lr_warmup_epochs > 0 && training.lr_warmup_steps > 0) {
-      fail("training.lr_warmup_steps",
-           "give the warm-up in epochs (lr_warmup_epochs) or in steps, not both");
-    }
-    const auto& decay = schedule_entry(training.lr_decay);
-    decay.check(training.lr_decay_own, of_section("training"));
-    if (!training.lr_schedule.empty() && !decay.takes_intervals) {
-      fail("training.lr_decay",
-           "give the rates by epochs (lr_schedule) or a decay (lr_decay), not both");
-    }
-    if (has_warmup && decay.is_own_warmup) {
-      fail("training.lr_decay", fmt::format("{} rises and falls by itself; leave lr_warmup_epochs "
-                                            "and lr_warmup_steps out",
-                                            decay.name));
-    }
-    check_intervals();
+void check_learning_rate(const RunConfig& config) {
+  const auto& training = config.training;
+  const bool has_warmup = training.lr_warmup_epochs > 0 || training.lr_warmup_steps > 0;
+  if (training.lr_warmup_epochs > 0 && training.lr_warmup_steps > 0) {
+    refuse_setting(config, "training.lr_warmup_steps",
+                   "give the warm-up in epochs (lr_warmup_epochs) or in steps, not both");
   }
-
-  void check_intervals() const {
-    double free_from = 0;
-    for (const auto& interval : config_.training.lr_schedule) {
-      if (interval.start_epoch < free_from) {
-        fail("training.lr_schedule",
-             fmt::format("the part from epoch {} begins before the one above it ends or begins; "
-                         "the parts must be in order and apart",
-                         interval.start_epoch));
-      }
-      if (interval.end_epoch && *interval.end_epoch <= interval.start_epoch) {
-        fail("training.lr_schedule",
-             fmt::format("the part from epoch {} ends at epoch {}; it must end later than it "
-                         "begins",
-                         interval.start_epoch, *interval.end_epoch));
-      }
-      free_from = interval.end_epoch.value_or(interval.start_epoch);
-    }
+  const auto& decay = schedule_entry(training.lr_decay);
+  decay.check(training.lr_decay_own, refuse_in(config, "training"));
+  if (!training.lr_schedule.empty() && !decay.takes_intervals) {
+    refuse_setting(config, "training.lr_decay",
+                   "give the rates by epochs (lr_schedule) or a decay (lr_decay), not both");
   }
-
-  void check_loss() const {
-    const auto& training = config_.training;
-    const auto& entry = loss_entry(training.loss);
-    entry.check(training.loss_own, of_section("training"));
-    const auto& classes = config_.model.n_classes;
-    if (entry.is_binary && classes && *classes != 1) {
-      fail("training.loss", fmt::format("{} needs a network of one output (model.n_classes: 1), "
-                                        "but model.n_classes is {}",
-                                        entry.name, *classes));
-    }
-    if (!entry.is_binary && classes && *classes == 1) {
-      fail("training.loss", fmt::format("a network of one output (model.n_classes: 1) learns by "
-                                        "binary_crossentropy, not {}",
-                                        entry.name));
-    }
-    check_metrics(entry);
+  if (has_warmup && decay.is_own_warmup) {
+    refuse_setting(config, "training.lr_decay",
+                   fmt::format("{} rises and falls by itself; leave lr_warmup_epochs "
+                               "and lr_warmup_steps out",
+                               decay.name));
   }
+  check_intervals(config);
+}
 
-  void check_metrics(const LossEntry& loss) const {
-    const auto& metrics = config_.training.metrics;
-    if (loss.is_binary &&
-        std::ranges::find(metrics, Metric::top_k_categorical_accuracy) != metrics.end()) {
-      fail("training.metrics", "top_k_categorical_accuracy needs a network of several outputs");
-    }
-    if (loss.has_classes || metrics.empty()) return;
-    if (root_.find("training")->find("metrics") != nullptr) {
-      fail("training.metrics", fmt::format("with the loss {} nothing is right or wrong; leave the "
-                                           "metrics out",
-                                           loss.name));
-    }
+void check_metrics(const RunConfig& config, const LossEntry& loss) {
+  const auto& metrics = config.training.metrics;
+  if (loss.is_binary &&
+      std::ranges::find(metrics, Metric::top_k_categorical_accuracy) != metrics.end()) {
+    refuse_setting(config, "training.metrics",
+                   "top_k_categorical_accuracy needs a network of several outputs");
   }
-
-  // Key and value of each feature in the table of kolo/parallel/step_conflicts.h.
-  struct Key {
-    StepFeature feature;
-    bool is_used;
-    std::string_view key;
-    std::string value = "true";
-  };
-
-  [[nodiscard]] std::vector<Key> keys_of_step() const {
-    const auto& [training, parallel, communication] =
-        std::tie(config_.training, config_.parallel, config_.communication);
-    const std::string compression(name_of(communication.compression));
-    return {{StepFeature::graphs, config_.device.graphs, "device.graphs"},
-            {StepFeature::virtual_ranks, training.virtual_ranks > 0, "training.virtual_ranks",
-             std::to_string(training.virtual_ranks)},
-            {StepFeature::accumulation, training.accumulation > 1, "training.accumulation",
-             std::to_string(training.accumulation)},
-            {StepFeature::gradient_hook, communication.compression != Compression::none,
-             "communication.compression", compression},
-            {StepFeature::power_sgd, communication.compression == Compression::powersgd,
-             "communication.compression", compression},
-            {StepFeature::sharded, config_.optimizer.sharded, "optimizer.sharded"},
-            {StepFeature::parts, parallel.pipeline > 1, "parallel.pipeline"},
-            {StepFeature::recompute, parallel.recompute, "parallel.recompute"},
-            {StepFeature::spatial, config_.parallel.shares_samples(), "parallel.spatial"},
-            {StepFeature::sync_batch_norm, config_.model.sync_batch_norm, "model.sync_batch_norm"},
-            {StepFeature::loss_scale, training.precision == Precision::fp16,
-             "training.precision=fp16"}};
+  if (loss.has_classes || metrics.empty()) return;
+  if (config.places.contains("training.metrics")) {
+    refuse_setting(config, "training.metrics",
+                   fmt::format("with the loss {} nothing is right or wrong; leave the metrics out",
+                               loss.name));
   }
+}
 
-  void check_step() const {
-    const auto keys = keys_of_step();
-    StepFeatures features{};
-    for (const auto& key : keys) features.set(key.feature, key.is_used);
-    for (const auto& conflict : conflicts(features)) {
-      const auto& mine = *std::ranges::find(keys, conflict.feature, &Key::feature);
-      const auto& other = *std::ranges::find(keys, conflict.other, &Key::feature);
-      fail(mine.key, describe(conflict, mine.value, other.key));
-    }
+void check_loss(const RunConfig& config) {
+  const auto& training = config.training;
+  const auto& entry = loss_entry(training.loss);
+  entry.check(training.loss_own, refuse_in(config, "training"));
+  const auto& classes = config.model.n_classes;
+  if (entry.is_binary && classes && *classes != 1) {
+    refuse_setting(config, "training.loss",
+                   fmt::format("{} needs a network of one output (model.n_classes: 1), "
+                               "but model.n_classes is {}",
+                               entry.name, *classes));
   }
-
-  void check_microbatches() const {
-    const auto& parallel = config_.parallel;
-    if (!parallel.microbatches || parallel.pipeline > 1) return;
-    fail("parallel.microbatches",
-         fmt::format("{}, but without a pipeline batches aren't cut; set parallel.pipeline, or "
-                     "leave it out (parallel.microbatches=null)",
-                     *parallel.microbatches));
+  if (!entry.is_binary && classes && *classes == 1) {
+    refuse_setting(config, "training.loss",
+                   fmt::format("a network of one output (model.n_classes: 1) learns by "
+                               "binary_crossentropy, not {}",
+                               entry.name));
   }
+  check_metrics(config, entry);
+}
 
-  void check_accumulation() const {
-    const auto count = config_.training.accumulation;
-    if (count == 1) return;
-    const auto& training = config_.training;
-    const auto batch = training.batch_size ? training.batch_size : training.local_batch_size;
-    if (!training.global_batch_size && count > batch.value_or(default_batch_size)) {
-      fail("training.accumulation",
-           fmt::format("a rank's batch of {} samples can't be cut in {} parts; batch_size counts "
-                       "the samples of a whole step",
-                       batch.value_or(default_batch_size), count));
-    }
-  }
-
-  void check_compression() const {
-    const auto& communication = config_.communication;
-    const bool is_powersgd = communication.compression == Compression::powersgd;
-    const std::pair<std::string_view, bool> of_powersgd[] = {
-        {"communication.powersgd_rank", communication.powersgd_rank.has_value()},
-        {"communication.powersgd_start_step", communication.powersgd_start_step.has_value()}};
-    for (const auto& [key, is_set] : of_powersgd) {
-      if (is_set && !is_powersgd) {
-        fail(key, fmt::format("only PowerSGD has it, and the compression is {}; set "
-                              "communication.compression=powersgd, or leave it out",
-                              name_of(communication.compression)));
-      }
-    }
-  }
-
-  void check_sharding() const {
-    const auto& name = config_.optimizer.name;
-    if (!config_.optimizer.sharded) return;
-    if (optimizer_entry(name).takes_whole_parameters) {
-      fail("optimizer.sharded",
-           fmt::format("{} needs whole parameters, of which a rank would have a part; "
-                       "leave it false, or use another optimizer",
-                       name));
-    }
-  }
-
-  void check_freezing() const {
-    if (config_.model.freeze.empty()) return;
-    if (config_.parallel.pipeline > 1) {
-      fail("model.freeze",
-           fmt::format("[{}] can't be had with parallel.pipeline: a rank may be left with nothing "
-                       "to train; leave out one of the two",
-                       fmt::join(config_.model.freeze, ", ")));
-    }
-    if (models_.find(config_.model.name).keeps_batch_norms) {
-      fail("model.freeze",
-           "modules of a TorchScript model can't be held in evaluation mode; leave it out, or set "
-           "requires_grad of their parameters to False in Python before torch.jit.script");
-    }
-  }
-
-  const RunConfig& config_;
-  const ConfigValue& root_;
-  const ModelCatalogue& models_;
+// Key and value of each feature in the table of kolo/parallel/step_conflicts.h.
+struct Key {
+  StepFeature feature;
+  bool is_used;
+  std::string_view key;
+  std::string value = "true";
 };
+
+std::vector<Key> keys_of_step(const RunConfig& config) {
+  const auto& [training, parallel, communication] =
+      std::tie(config.training, config.parallel, config.communication);
+  const std::string compression(name_of(communication.compression));
+  return {
+      {StepFeature::graphs, config.device.graphs, "device.graphs"},
+      {StepFeature::virtual_ranks, training.virtual_ranks > 0, "training.virtual_ranks",
+       std::to_string(training.virtual_ranks)},
+      {StepFeature::accumulation, training.accumulation > 1, "training.accumulation",
+       std::to_string(training.accumulation)},
+      {StepFeature::gradient_hook, communication.compression != Compression::none,
+       "communication.compression", compression},
+      {StepFeature::power_sgd, communication.compression == Compression::powersgd,
+       "communication.compression", compression},
+      {StepFeature::sharded, config.optimizer.sharded, "optimizer.sharded"},
+      {StepFeature::parts, parallel.pipeline > 1, "parallel.pipeline"},
+      {StepFeature::recompute, parallel.recompute, "parallel.recompute"},
+      {StepFeature::spatial, config.parallel.shares_samples(), "parallel.spatial"},
+      {StepFeature::sync_batch_norm, config.model.sync_batch_norm, "model.sync_batch_norm"},
+      {StepFeature::loss_scale, training.precision == Precision::fp16, "training.precision=fp16"}};
+}
+
+void check_step(const RunConfig& config) {
+  const auto keys = keys_of_step(config);
+  StepFeatures features{};
+  for (const auto& key : keys) features.set(key.feature, key.is_used);
+  for (const auto& conflict : conflicts(features)) {
+    const auto& mine = *std::ranges::find(keys, conflict.feature, &Key::feature);
+    const auto& other = *std::ranges::find(keys, conflict.other, &Key::feature);
+    refuse_setting(config, mine.key, describe(conflict, mine.value, other.key));
+  }
+}
+
+void check_microbatches(const RunConfig& config) {
+  const auto& parallel = config.parallel;
+  if (!parallel.microbatches || parallel.pipeline > 1) return;
+  refuse_setting(
+      config, "parallel.microbatches",
+      fmt::format("{}, but without a pipeline batches aren't cut; set parallel.pipeline, or "
+                  "leave it out (parallel.microbatches=null)",
+                  *parallel.microbatches));
+}
+
+void check_accumulation(const RunConfig& config) {
+  const auto count = config.training.accumulation;
+  if (count == 1) return;
+  const auto& training = config.training;
+  const auto batch = training.batch_size ? training.batch_size : training.local_batch_size;
+  if (!training.global_batch_size && count > batch.value_or(default_batch_size)) {
+    refuse_setting(
+        config, "training.accumulation",
+        fmt::format("a rank's batch of {} samples can't be cut in {} parts; batch_size counts "
+                    "the samples of a whole step",
+                    batch.value_or(default_batch_size), count));
+  }
+}
+
+void check_compression(const RunConfig& config) {
+  const auto& communication = config.communication;
+  const bool is_powersgd = communication.compression == Compression::powersgd;
+  const std::pair<std::string_view, bool> of_powersgd[] = {
+      {"communication.powersgd_rank", communication.powersgd_rank.has_value()},
+      {"communication.powersgd_start_step", communication.powersgd_start_step.has_value()}};
+  for (const auto& [key, is_set] : of_powersgd) {
+    if (is_set && !is_powersgd) {
+      refuse_setting(config, key,
+                     fmt::format("only PowerSGD has it, and the compression is {}; set "
+                                 "communication.compression=powersgd, or leave it out",
+                                 name_of(communication.compression)));
+    }
+  }
+}
+
+void check_sharding(const RunConfig& config) {
+  const auto& name = config.optimizer.name;
+  if (!config.optimizer.sharded) return;
+  if (optimizer_entry(name).takes_whole_parameters) {
+    refuse_setting(config, "optimizer.sharded",
+                   fmt::format("{} needs whole parameters, of which a rank would have a part; "
+                               "leave it false, or use another optimizer",
+                               name));
+  }
+}
+
+void check_freezing(const RunConfig& config, const ModelCatalogue& models) {
+  if (config.model.freeze.empty()) return;
+  if (config.parallel.pipeline > 1) {
+    refuse_setting(
+        config, "model.freeze",
+        fmt::format("[{}] can't be had with parallel.pipeline: a rank may be left with nothing "
+                    "to train; leave out one of the two",
+                    fmt::join(config.model.freeze, ", ")));
+  }
+  if (models.find(config.model.name).keeps_batch_norms) {
+    refuse_setting(
+        config, "model.freeze",
+        "modules of a TorchScript model can't be held in evaluation mode; leave it out, or set "
+        "requires_grad of their parameters to False in Python before torch.jit.script");
+  }
+}
 
 }  // namespace
 
-void check_run_config(const RunConfig& config, const ConfigValue& root,
-                      const ModelCatalogue& models) {
-  ConfigChecks(config, root, models).run();
+void check_run_config(const RunConfig& config, const ModelCatalogue& models) {
+  // Within a section, or of a section and the entry of a catalogue that it names.
+  check_data(config);
+  check_model(config, models);
+  check_optimizer(config.optimizer, refuse_in(config, "optimizer"));
+  check_learning_rate(config);
+  check_loss(config);
+  // Keys that exclude each other.
+  check_step(config);
+  check_microbatches(config);
+  check_accumulation(config);
+  check_compression(config);
+  check_sharding(config);
+  check_freezing(config, models);
 }
 
 }  // namespace kolo

@@ -251,12 +251,6 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
 
 namespace {
 
-RefuseKey refuse_in(const RunConfig& config, std::string_view section) {
-  return [&config, section](std::string_view key, std::string_view reason) {
-    refuse_setting(config, fmt::format("{}.{}", section, key), reason);
-  };
-}
-
 DatasetRequest request_of(const RunConfig& config, const DataReading& reading = {}) {
   return {.n_train = config.data.n_train,
           .n_valid = config.data.n_valid,

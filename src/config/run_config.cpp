@@ -82,17 +82,22 @@ std::string default_output_dir(const ConfigSource& source) {
 
 }  // namespace
 
-std::string KeyPlaces::before(std::string_view key) const {
-  for (std::string_view known = key;; known = known.substr(0, known.rfind('.'))) {
-    if (const auto found = places_.find(std::string(known)); found != places_.end())
-      return fmt::format("{}: {}: ", found->second, key);
-    if (known.empty()) return fmt::format("{}: ", key);
-    if (known.find('.') == std::string_view::npos) known = {};
+void refuse_setting(const RunConfig& config, std::string_view key, std::string_view reason) {
+  std::string known(key);
+  auto found = config.places.find(known);
+  while (found == config.places.end() && !known.empty()) {
+    const auto dot = known.rfind('.');
+    known.resize(dot == std::string::npos ? 0 : dot);
+    found = config.places.find(known);
   }
+  const auto where = found == config.places.end() ? "" : found->second + ": ";
+  throw InputError(fmt::format("{}{}: {}", where, key, reason));
 }
 
-void refuse_setting(const RunConfig& config, std::string_view key, std::string_view reason) {
-  throw InputError(fmt::format("{}{}", config.places.before(key), reason));
+RefuseKey refuse_in(const RunConfig& config, std::string_view section) {
+  return [&config, section](std::string_view key, std::string_view reason) {
+    refuse_setting(config, fmt::format("{}.{}", section, key), reason);
+  };
 }
 
 std::vector<std::string> input_paths() {
@@ -117,13 +122,11 @@ RunConfig load_run_config(const ConfigSource& source, const ModelCatalogue& mode
   settle_retired_keys(root, source.is_record);
   settle_batch_sizes(root);
   RunConfig config;
-  std::map<std::string, std::string> places;
-  collect_places(root, "", places);
-  config.places = KeyPlaces(std::move(places));
+  collect_places(root, "", config.places);
   RunSections sections{config, models};
   SectionReader::read_section(root, "", sections, settings,
                               source.is_record ? OtherKeys::ignored : OtherKeys::refused);
-  check_run_config(config, root, models);
+  check_run_config(config, models);
   fill_defaults(config, models);
   if (config.output_dir.empty()) config.output_dir = default_output_dir(source);
   return config;

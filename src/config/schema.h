@@ -47,7 +47,7 @@ void visit(Field& field, ModelSection& section) {
 }
 
 template <typename Field>
-void visit(Field& field, RateIntervalConfig& interval) {
+void visit(Field& field, RateInterval& interval) {
   field("start_epoch", interval.start_epoch, not_negative.up_to(most_of_a_kind));
   field("end_epoch", interval.end_epoch, positive.up_to(most_of_a_kind), Unset{"the last"});
   field("multiplier", interval.multiplier, not_negative);

@@ -246,24 +246,13 @@ std::string describe_optimizer(const OptimizerConfig& config) {
   return remark.empty() ? optimizer.name : fmt::format("{} ({})", optimizer.name, remark);
 }
 
-namespace {
-
-ScheduleRequest schedule_request(const TrainingConfig& training, std::int64_t steps_per_epoch) {
-  const auto all_steps = checked_multiply(training.n_epochs, steps_per_epoch);
-  ScheduleRequest request{std::min(all_steps, training.max_steps.value_or(all_steps)),
-                          steps_per_epoch};
-  for (const auto& interval : training.lr_schedule)
-    request.intervals.push_back({interval.start_epoch, interval.end_epoch, interval.multiplier});
-  return request;
-}
-
-}  // namespace
-
 LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {
   const auto& training = config.training;
+  const auto all_steps = checked_multiply(training.n_epochs, steps_per_epoch);
   RateRequest request{.batch_ratio = batch_ratio_of(training, ranks),
                       .warmup_only_when_scaled = training.lr_warmup_when == WarmupWhen::scaled,
-                      .schedule = schedule_request(training, steps_per_epoch)};
+                      .schedule = {std::min(all_steps, training.max_steps.value_or(all_steps)),
+                                   steps_per_epoch, training.lr_schedule}};
   if (training.lr_warmup_epochs > 0)
     request.warmup_steps = warmup_steps_of(training.lr_warmup_epochs, steps_per_epoch);
   return make_learning_rate(config.optimizer, training, request);

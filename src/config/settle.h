@@ -28,14 +28,16 @@ void settle_retired_keys(ConfigValue& root, bool is_record);
 constexpr std::int64_t default_batch_size = 64;  // samples per rank
 
 // Leaves one of training's batch_size, local_batch_size and global_batch_size in the tree: one from
-// the command line takes the place of the file's. InputError when the file, or the command line,
-// has several.
+// the command line replaces the file's. InputError when the file, or the command line, has several.
 void settle_batch_sizes(ConfigValue& root);
 
-// Checks combinations of keys, before defaults are filled in. InputError names the key, and its
-// place in `root`, which the configuration was read from.
-void check_run_config(const RunConfig& config, const ConfigValue& root,
-                      const ModelCatalogue& models);
+// Checks combinations of keys, before defaults are filled in. InputError names the key and its
+// place.
+void check_run_config(const RunConfig& config, const ModelCatalogue& models);
+
+// For an entry of a catalogue, which knows its keys but not their section. Both arguments must
+// outlive it.
+[[nodiscard]] RefuseKey refuse_in(const RunConfig& config, std::string_view section);
 
 // Gives values to keys that a checked configuration leaves open and that do not depend on the data:
 // the data's usual folder, the model's and the optimizer's usual numbers. Shapes of images get

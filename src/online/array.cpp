@@ -90,9 +90,9 @@ void with_type_of(const Array& array, const Function& function) {
   });
 }
 
-template <typename T>
-T from_float(double value) {
-  if constexpr (std::is_integral_v<T>)
+template <typename T, typename Value>
+T rounded(Value value) {
+  if constexpr (std::is_integral_v<T> && std::is_floating_point_v<Value>)
     return static_cast<T>(std::llrint(value));
   else
     return static_cast<T>(value);
@@ -100,44 +100,36 @@ T from_float(double value) {
 
 }  // namespace
 
-void read_elements(const Elements& elements, float* values, double mean, double factor) {
+template <typename Value>
+void read_elements(const Elements& elements, Value* values, double mean, double factor) {
   const bool is_plain = mean == 0 && factor == 1;
   with_type_of(*elements.array, [&]<typename T>(T) {
     if (is_plain) {
       return run<const T>(elements, values,
-                          [](const T& from, float& to) { to = static_cast<float>(from); });
+                          [](const T& from, Value& to) { to = static_cast<Value>(from); });
     }
     using Real = std::conditional_t<sizeof(T) == 8, double, float>;
     const auto middle = static_cast<Real>(mean), scale = static_cast<Real>(factor);
-    run<const T>(elements, values, [=](const T& from, float& to) {
-      to = static_cast<float>((static_cast<Real>(from) - middle) * scale);
+    run<const T>(elements, values, [=](const T& from, Value& to) {
+      to = static_cast<Value>((static_cast<Real>(from) - middle) * scale);
     });
   });
 }
+template void read_elements(const Elements&, float*, double, double);
+template void read_elements(const Elements&, std::int64_t*, double, double);
 
-void read_elements(const Elements& elements, std::int64_t* values) {
-  with_type_of(*elements.array, [&]<typename T>(T) {
-    run<const T>(elements, values,
-                 [](const T& from, std::int64_t& to) { to = static_cast<std::int64_t>(from); });
-  });
-}
-
-void write_elements(const Elements& elements, const float* values, double mean, double factor) {
+template <typename Value>
+void write_elements(const Elements& elements, const Value* values, double mean, double factor) {
   const bool is_plain = mean == 0 && factor == 1;
   with_type_of(*elements.array, [&]<typename T>(T) {
-    if (is_plain) {
-      return run<T>(elements, values, [](T& to, const float& from) { to = from_float<T>(from); });
-    }
-    run<T>(elements, values, [=](T& to, const float& from) {
-      to = from_float<T>(static_cast<double>(from) * factor + mean);
+    if (is_plain)
+      return run<T>(elements, values, [](T& to, const Value& from) { to = rounded<T>(from); });
+    run<T>(elements, values, [=](T& to, const Value& from) {
+      to = rounded<T>(static_cast<double>(from) * factor + mean);
     });
   });
 }
-
-void write_elements(const Elements& elements, const std::int64_t* values) {
-  with_type_of(*elements.array, [&]<typename T>(T) {
-    run<T>(elements, values, [](T& to, const std::int64_t& from) { to = static_cast<T>(from); });
-  });
-}
+template void write_elements(const Elements&, const float*, double, double);
+template void write_elements(const Elements&, const std::int64_t*, double, double);
 
 }  // namespace kolo::online

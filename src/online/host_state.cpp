@@ -1,14 +1,11 @@
 #include "online/inside.h"
 
 #include <cstring>
-#include <mutex>
 
 #include <ATen/Parallel.h>
 
-// Weak symbols, because a program may have no OpenMP or another BLAS.
+// Weak symbols, because a program may have another BLAS.
 extern "C" {
-int omp_get_max_threads() __attribute__((weak));
-void omp_set_num_threads(int) __attribute__((weak));
 int openblas_get_num_threads() __attribute__((weak));
 void openblas_set_num_threads(int) __attribute__((weak));
 }
@@ -29,15 +26,12 @@ void begin_libtorch() {
 HostState::HostState() {
   std::feholdexcept(&floating_point_);
   has_processors_ = ::sched_getaffinity(0, sizeof(processors_), &processors_) == 0;
-  if (omp_get_max_threads != nullptr) openmp_threads_ = omp_get_max_threads();
   begin_libtorch();
-  if (openmp_threads_ > 0 && omp_get_max_threads() != openmp_threads_)
-    omp_set_num_threads(openmp_threads_);
+  if (openmp_threads() != openmp_threads_) set_openmp_threads(openmp_threads_);
 }
 
 HostState::~HostState() {
-  if (openmp_threads_ > 0 && omp_get_max_threads() != openmp_threads_)
-    omp_set_num_threads(openmp_threads_);
+  if (openmp_threads() != openmp_threads_) set_openmp_threads(openmp_threads_);
   cpu_set_t now{};
   if (has_processors_ && ::sched_getaffinity(0, sizeof(now), &now) == 0 &&
       std::memcmp(&now, &processors_, sizeof(now)) != 0)
@@ -48,11 +42,7 @@ HostState::~HostState() {
 void compute_with(int threads) {
   begin_libtorch();
   promise_threads();
-  if (omp_set_num_threads != nullptr && threads > 0) omp_set_num_threads(threads);
-}
-
-int openmp_threads() {
-  return omp_get_max_threads == nullptr ? 0 : omp_get_max_threads();
+  if (threads > 0) set_openmp_threads(threads);
 }
 
 namespace {
@@ -69,16 +59,16 @@ BlasState blas_state;
 }  // namespace
 
 BlasThreads::BlasThreads() {
-  if (openblas_get_num_threads == nullptr || omp_get_max_threads == nullptr) return;
+  if (openblas_get_num_threads == nullptr || openmp_threads() == 0) return;
   const std::lock_guard lock(blas_state.mutex);
   if (blas_state.users++ > 0) return;
   blas_state.before = openblas_get_num_threads();
-  const int wanted = omp_get_max_threads();
+  const int wanted = openmp_threads();
   if (wanted != blas_state.before) openblas_set_num_threads(wanted);
 }
 
 BlasThreads::~BlasThreads() {
-  if (openblas_get_num_threads == nullptr || omp_get_max_threads == nullptr) return;
+  if (openblas_get_num_threads == nullptr || openmp_threads() == 0) return;
   const std::lock_guard lock(blas_state.mutex);
   if (--blas_state.users > 0 || openblas_get_num_threads() == blas_state.before) return;
   openblas_set_num_threads(blas_state.before);

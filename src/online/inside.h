@@ -48,13 +48,11 @@ class HostState {
   cpu_set_t processors_{};
   bool has_processors_ = false;
   PromisedThreads promised_;
-  int openmp_threads_ = 0;  // 0: there is no OpenMP
+  int openmp_threads_ = openmp_threads();
 };
 
 // Sets the number of threads that the calling thread computes with; 0: LibTorch's default.
 void compute_with(int threads);
-// Number of threads of the program's OpenMP; 0: it has none.
-[[nodiscard]] int openmp_threads();
 
 // Sets OpenBLAS's number of threads, which is the whole process's, to that of the caller's OpenMP,
 // and restores it when the last instance ends. For calls that train.

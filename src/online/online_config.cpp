@@ -104,103 +104,89 @@ ModelEntry own_model() {
   return entry;
 }
 
-class Checks {
- public:
-  Checks(const OnlineConfig& config, const ConfigValue& root) : config_(config), root_(root) {}
-
-  void run() const {
-    check_optimizer(config_.optimizer, [this](std::string_view key, std::string_view reason) {
-      fail(fmt::format("optimizer.{}", key), reason);
-    });
-    if (config_.optimizer.sharded) {
-      fail("optimizer.sharded",
-           "networks inside simulations don't shard their optimizer; leave it out "
-           "(optimizer.shared_step has a node's ranks share it)");
-    }
-    if (optimizer_entry(config_.optimizer.name).averages) {
-      fail("optimizer.name",
-           fmt::format("{} trains other parameters than those to infer with, and networks inside "
-                       "simulations have one kind; use another optimizer",
-                       config_.optimizer.name));
-    }
-    check_model();
-    check_training();
-    check_reservoir();
-    check_whole();
+void check_model(const OnlineModelConfig& model, const RefuseKey& fail) {
+  if (model.name == "own" || model.name == "torchscript") return;
+  if (model.inputs.empty()) {
+    fail("model.inputs", fmt::format("model {} is made for one shape of inputs: the lengths of "
+                                     "a sample without the batch, [2] for two features",
+                                     model.name));
   }
+  if (model.outputs.empty())
+    fail("model.outputs", "the lengths of a sample's output without the batch, [1] for a number");
+}
 
- private:
-  [[noreturn]] void fail(std::string_view key, std::string_view reason) const {
-    throw InputError(fmt::format("{}: {}: {}", place_of(root_, key), key, reason));
-  }
-  [[nodiscard]] bool is_given(std::string_view section, std::string_view key) const {
-    const auto* const values = root_.find(section);
+void check_training(const OnlineTrainingConfig& training, const ConfigValue& root,
+                    const RefuseKey& fail) {
+  const auto is_given = [values = root.find("training")](std::string_view key) {
     const auto* const value = values == nullptr ? nullptr : values->find(key);
     return value != nullptr && value->kind != ConfigValue::Kind::nothing;
+  };
+  if (!training.loss_file.empty() && is_given("loss"))
+    fail("training.loss_file", "there is a training.loss as well; give one of the two");
+  if (!training.ranks.empty() && is_given("rank_stride"))
+    fail("training.rank_stride", "there is a list of training.ranks as well; give one of the two");
+  if (training.milliseconds > 0 && is_given("n_steps"))
+    fail("training.milliseconds", "there is training.n_steps as well; give one of the two");
+  if (training.apart && training.ranks.empty() && training.rank_stride == 1)
+    fail("training.apart",
+         "all ranks train, so none would compute; give training.ranks, or a "
+         "training.rank_stride of 2 or more");
+  if (training.apart && training.background)
+    fail("training.background", "ranks that train apart do so beside the others already");
+  const auto& decay = schedule_entry(training.lr_decay);
+  if (training.lr_decay != "none" && !training.max_steps) {
+    fail("training.lr_decay",
+         fmt::format("{} reaches its end with the last step; give training.max_steps", decay.name));
   }
+  if (decay.is_own_warmup && training.lr_warmup_steps > 0)
+    fail("training.lr_warmup_steps", fmt::format("{} is its own warm-up", decay.name));
+}
 
-  void check_model() const {
-    const auto& model = config_.model;
-    if (model.name == "own" || model.name == "torchscript") return;
-    if (model.inputs.empty()) {
-      fail("model.inputs", fmt::format("model {} is made for one shape of inputs: the lengths of "
-                                       "a sample without the batch, [2] for two features",
-                                       model.name));
-    }
-    if (model.outputs.empty())
-      fail("model.outputs", "the lengths of a sample's output without the batch, [1] for a number");
+void check_reservoir(const OnlineConfig& config, const RefuseKey& fail) {
+  const auto& reservoir = config.reservoir;
+  if (!bytes_from_text(reservoir.capacity)) {
+    fail("reservoir.capacity",
+         fmt::format("expected a size such as 512 MiB or 2 GB, got \"{}\"", reservoir.capacity));
   }
-
-  void check_training() const {
-    const auto& training = config_.training;
-    if (!training.loss_file.empty() && is_given("training", "loss"))
-      fail("training.loss_file", "there is a training.loss as well; give one of the two");
-    if (!training.ranks.empty() && is_given("training", "rank_stride"))
-      fail("training.rank_stride",
-           "there is a list of training.ranks as well; give one of the two");
-    if (training.milliseconds > 0 && is_given("training", "n_steps"))
-      fail("training.milliseconds", "there is training.n_steps as well; give one of the two");
-    if (training.apart && training.ranks.empty() && training.rank_stride == 1)
-      fail("training.apart",
-           "all ranks train, so none would compute; give training.ranks, or a "
-           "training.rank_stride of 2 or more");
-    if (training.apart && training.background)
-      fail("training.background", "ranks that train apart do so beside the others already");
-    const auto& decay = schedule_entry(training.lr_decay);
-    if (training.lr_decay != "none" && !training.max_steps) {
-      fail("training.lr_decay",
-           fmt::format("{} reaches its end with the last step; give training.max_steps",
-                       decay.name));
-    }
-    if (decay.is_own_warmup && training.lr_warmup_steps > 0)
-      fail("training.lr_warmup_steps", fmt::format("{} is its own warm-up", decay.name));
+  if (reservoir.minimum > 0 && reservoir.minimum < config.training.batch_size &&
+      config.training.samples != SampleKind::whole) {
+    fail("reservoir.minimum", fmt::format("{} samples are less than a batch of {}",
+                                          reservoir.minimum, config.training.batch_size));
   }
+}
 
-  void check_reservoir() const {
-    const auto& reservoir = config_.reservoir;
-    if (!bytes_from_text(reservoir.capacity)) {
-      fail("reservoir.capacity",
-           fmt::format("expected a size such as 512 MiB or 2 GB, got \"{}\"", reservoir.capacity));
-    }
-    if (reservoir.minimum > 0 && reservoir.minimum < config_.training.batch_size &&
-        config_.training.samples != SampleKind::whole) {
-      fail("reservoir.minimum", fmt::format("{} samples are less than a batch of {}",
-                                            reservoir.minimum, config_.training.batch_size));
-    }
+void check_whole(const OnlineConfig& config, const RefuseKey& fail) {
+  if (config.training.samples != SampleKind::whole) return;
+  if (config.training.batch_size != 1)
+    fail("training.batch_size", "with training.samples whole a sample is a batch: give 1");
+  const auto& normalization = config.normalization;
+  if (normalization.inputs != Normalized::none || normalization.targets != Normalized::none)
+    fail("normalization", "with training.samples whole tensors have no channels to normalize");
+}
+
+void check_config(const OnlineConfig& config, const ConfigValue& root) {
+  const RefuseKey fail = [&root](std::string_view key, std::string_view reason) {
+    throw InputError(fmt::format("{}: {}: {}", place_of(root, key), key, reason));
+  };
+  check_optimizer(config.optimizer, [&fail](std::string_view key, std::string_view reason) {
+    fail(fmt::format("optimizer.{}", key), reason);
+  });
+  if (config.optimizer.sharded) {
+    fail("optimizer.sharded",
+         "networks inside simulations don't shard their optimizer; leave it out "
+         "(optimizer.shared_step has a node's ranks share it)");
   }
-
-  void check_whole() const {
-    if (config_.training.samples != SampleKind::whole) return;
-    if (config_.training.batch_size != 1)
-      fail("training.batch_size", "with training.samples whole a sample is a batch: give 1");
-    const auto& normalization = config_.normalization;
-    if (normalization.inputs != Normalized::none || normalization.targets != Normalized::none)
-      fail("normalization", "with training.samples whole tensors have no channels to normalize");
+  if (optimizer_entry(config.optimizer.name).averages) {
+    fail("optimizer.name",
+         fmt::format("{} trains other parameters than those to infer with, and networks inside "
+                     "simulations have one kind; use another optimizer",
+                     config.optimizer.name));
   }
-
-  const OnlineConfig& config_;
-  const ConfigValue& root_;
-};
+  check_model(config.model, fail);
+  check_training(config.training, root, fail);
+  check_reservoir(config, fail);
+  check_whole(config, fail);
+}
 
 }  // namespace
 
@@ -215,7 +201,7 @@ OnlineConfig load_online_config(const std::string& source, std::span<const std::
   auto root = is_text ? read_yaml_document(source, "configuration") : read_yaml_file(source);
   for (const auto& text : overrides) apply_override(root, text);
   SectionReader::read_section(root, "", sections, settings);
-  Checks(config, root).run();
+  check_config(config, root);
   config.optimizer = completed(std::move(config.optimizer));
   return config;
 }

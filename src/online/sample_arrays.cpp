@@ -202,26 +202,25 @@ void SampleArrays::for_each_run(std::size_t tensor, const Slices& slices,
   }
 }
 
-void SampleArrays::read(std::size_t tensor, float* values, const ChannelScales* scales) const {
+template <typename Value>
+void SampleArrays::read(std::size_t tensor, Value* values, const ChannelScales* scales) const {
   for_each_run(tensor, {0, slices_}, shapes_[tensor].count(), scales,
                [&](const Elements& elements, double mean, double factor) {
                  read_elements(elements, values, mean, factor);
                });
 }
-
-void SampleArrays::read(std::size_t tensor, std::int64_t* values) const {
-  for_each_run(tensor, {0, slices_}, shapes_[tensor].count(), nullptr,
-               [&](const Elements& elements, double, double) { read_elements(elements, values); });
-}
+template void SampleArrays::read(std::size_t, float*, const ChannelScales*) const;
+template void SampleArrays::read(std::size_t, std::int64_t*, const ChannelScales*) const;
 
 void SampleArrays::pack(std::int64_t first_slice, std::int64_t n_slices, std::byte* packed,
                         std::size_t packed_bytes) const {
   for (std::size_t tensor = 0; tensor < shapes_.size(); ++tensor) {
     const auto read_as = [&]<typename T>(T* values) {
       const auto stride = static_cast<std::int64_t>(packed_bytes / sizeof(T));
-      for_each_run(
-          tensor, {first_slice, n_slices}, stride, nullptr,
-          [&](const Elements& elements, double, double) { read_elements(elements, values); });
+      for_each_run(tensor, {first_slice, n_slices}, stride, nullptr,
+                   [&](const Elements& elements, double mean, double factor) {
+                     read_elements(elements, values, mean, factor);
+                   });
     };
     if (shapes_[tensor].is_integer)
       read_as(reinterpret_cast<std::int64_t*>(packed));
@@ -231,17 +230,15 @@ void SampleArrays::pack(std::int64_t first_slice, std::int64_t n_slices, std::by
   }
 }
 
-void SampleArrays::write(std::size_t tensor, const float* values,
+template <typename Value>
+void SampleArrays::write(std::size_t tensor, const Value* values,
                          const ChannelScales* scales) const {
   for_each_run(tensor, {0, slices_}, shapes_[tensor].count(), scales,
                [&](const Elements& elements, double mean, double factor) {
                  write_elements(elements, values, mean, 1 / factor);
                });
 }
-
-void SampleArrays::write(std::size_t tensor, const std::int64_t* values) const {
-  for_each_run(tensor, {0, slices_}, shapes_[tensor].count(), nullptr,
-               [&](const Elements& elements, double, double) { write_elements(elements, values); });
-}
+template void SampleArrays::write(std::size_t, const float*, const ChannelScales*) const;
+template void SampleArrays::write(std::size_t, const std::int64_t*, const ChannelScales*) const;
 
 }  // namespace kolo::online

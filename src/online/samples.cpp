@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/fingerprint.h"
 #include "kolo/base/checked.h"
 
 namespace kolo::online {
@@ -16,19 +17,9 @@ std::size_t SampleShapes::packed_bytes() const {
   return bytes;
 }
 
-// FNV-1a over all numbers.
 std::uint64_t SampleShapes::fingerprint() const {
-  std::uint64_t result = 1469598103934665603U;
-  const auto add = [&](std::uint64_t value) { result = (result ^ value) * 1099511628211U; };
-  for (const auto* const group : {&inputs, &targets, &extras}) {
-    add(group->size());
-    for (const auto& shape : *group) {
-      add(shape.is_integer ? 2 : 1);
-      add(shape.lengths.size());
-      for (const auto length : shape.lengths) add(static_cast<std::uint64_t>(length));
-    }
-  }
-  return result;
+  return fingerprint_of(
+      fmt::format("{}; {}; {}", describe(inputs), describe(targets), describe(extras)));
 }
 
 SampleArguments::SampleArguments(std::span<const Array> input_arrays,

@@ -36,13 +36,13 @@ struct Elements {
   void add(const Loop& loop);
 };
 
-// values = (elements - mean) x factor, in float32; the subtraction is done in float64 for arrays of
-// 64 bits.
-void read_elements(const Elements& elements, float* values, double mean = 0, double factor = 1);
-void read_elements(const Elements& elements, std::int64_t* values);
+// values = (elements - mean) x factor; the subtraction is done in float64 for arrays of 64 bits.
+// Values are float32 or int64, of which the latter are never normalized (mean 0, factor 1).
+template <typename Value>
+void read_elements(const Elements& elements, Value* values, double mean, double factor);
 // elements = values x factor + mean, rounded to the nearest for integers.
-void write_elements(const Elements& elements, const float* values, double mean, double factor);
-void write_elements(const Elements& elements, const std::int64_t* values);
+template <typename Value>
+void write_elements(const Elements& elements, const Value* values, double mean, double factor);
 
 // Call of the program, named in errors.
 struct Call {
@@ -90,8 +90,8 @@ class SampleArrays {
 
   // Reads all samples of a tensor, [samples, lengths...]. `scales`: null if it isn't normalized;
   // integers never are.
-  void read(std::size_t tensor, float* values, const ChannelScales* scales) const;
-  void read(std::size_t tensor, std::int64_t* values) const;
+  template <typename Value>
+  void read(std::size_t tensor, Value* values, const ChannelScales* scales = nullptr) const;
   // Number of slices along the slowest axis of samples; all hold equally many samples.
   [[nodiscard]] std::int64_t slices() const { return slices_; }
   // Reads the samples of some slices packed, `packed_bytes` apart; each holds its
@@ -99,8 +99,8 @@ class SampleArrays {
   void pack(std::int64_t first_slice, std::int64_t n_slices, std::byte* packed,
             std::size_t packed_bytes) const;
   // Writes values / factor + mean back into the arrays.
-  void write(std::size_t tensor, const float* values, const ChannelScales* scales) const;
-  void write(std::size_t tensor, const std::int64_t* values) const;
+  template <typename Value>
+  void write(std::size_t tensor, const Value* values, const ChannelScales* scales = nullptr) const;
 
  private:
   struct Axis {

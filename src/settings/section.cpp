@@ -13,15 +13,6 @@ namespace kolo {
 
 namespace {
 
-template <typename T, typename Rule>
-[[noreturn]] void refuse_value(const ConfigValue& value, std::string_view path,
-                               const T& destination, const Rule& rule,
-                               std::string_view advice = "") {
-  refuse(value, path,
-         fmt::format("expected {}, got {}{}", expectation(destination, rule), describe(value),
-                     advice));
-}
-
 // Advice on a scalar that looks right but is quoted.
 std::string_view advice_on_quotes(const ConfigValue& value) {
   return value.is_quoted ? ", a text because of its quotes; leave them out" : "";
@@ -98,8 +89,9 @@ void check_keys(const ConfigValue& value, const std::string& path,
   }
 }
 
-void refuse_value(const ConfigValue& value, const std::string& path, const std::string& expected) {
-  refuse(value, path, fmt::format("expected {}, got {}", expected, describe(value)));
+void refuse_value(const ConfigValue& value, const std::string& path, const std::string& expected,
+                  std::string_view advice) {
+  refuse(value, path, fmt::format("expected {}, got {}{}", expected, describe(value), advice));
 }
 
 std::string item_path(const std::string& list, std::size_t index) {
@@ -145,19 +137,21 @@ void read_value(const ConfigValue& value, const std::string& path, bool& destina
   } else if (word == "false" || word == "no" || word == "off") {
     destination = false;
   } else {
-    refuse_value(value, path, destination, rule, advice_on_quotes(value));
+    refuse_value(value, path, expectation(destination, rule), advice_on_quotes(value));
   }
 }
 
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
                 const AnyText& rule) {
-  if (value.kind != ConfigValue::Kind::scalar) refuse_value(value, path, destination, rule);
+  if (value.kind != ConfigValue::Kind::scalar)
+    refuse_value(value, path, expectation(destination, rule));
   destination = value.text;
 }
 
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
                 const PathText& rule) {
-  if (value.kind != ConfigValue::Kind::scalar) refuse_value(value, path, destination, rule);
+  if (value.kind != ConfigValue::Kind::scalar)
+    refuse_value(value, path, expectation(destination, rule));
   destination = expand_path(value.text, fmt::format("{}: {}", value.place, path));
 }
 
@@ -168,7 +162,8 @@ void read_value(const ConfigValue& value, const std::string& path, std::string& 
   known.insert(known.end(), rule.further.begin(), rule.further.end());
   const auto found = std::ranges::find_if(
       known, [&](const std::string& name) { return lower_case(name) == word; });
-  if (found == known.end()) refuse_value(value, path, destination, rule, suggestion(word, known));
+  if (found == known.end())
+    refuse_value(value, path, expectation(destination, rule), suggestion(word, known));
   destination = *found;
 }
 
@@ -180,12 +175,11 @@ void read_value(const ConfigValue& value, const std::string& path, T& destinatio
   const bool is_large = number ? static_cast<long double>(*number) > rule.greatest
                                : text != nullptr && is_too_large<T>(*text);
   if (is_large) {
-    refuse_value(value, path, destination, rule,
+    refuse_value(value, path, expectation(destination, rule),
                  fmt::format("; the greatest is {}", greatest_text<T>(rule)));
   }
-  if (!number || !rule.accepts(static_cast<long double>(*number))) {
-    refuse_value(value, path, destination, rule, advice_on_quotes(value));
-  }
+  if (!number || !rule.accepts(static_cast<long double>(*number)))
+    refuse_value(value, path, expectation(destination, rule), advice_on_quotes(value));
   destination = *number;
 }
 

@@ -133,7 +133,7 @@ template <Number T>
 void read_value(const ConfigValue& value, const std::string& path, T& destination,
                 const NumberRule& rule);
 [[noreturn]] void refuse_value(const ConfigValue& value, const std::string& path,
-                               const std::string& expected);
+                               const std::string& expected, std::string_view advice = {});
 template <typename T, typename Rule>
 void read_value(const ConfigValue& value, const std::string& path, std::vector<T>& destination,
                 const Rule& rule) {
@@ -141,8 +141,8 @@ void read_value(const ConfigValue& value, const std::string& path, std::vector<T
     refuse_value(value, path, expectation(destination, rule));
   destination.clear();
   for (const ConfigValue& item : value.items) {
-    const std::string place = item_path(path, destination.size());
-    read_value(item, place, destination.emplace_back(), rule);
+    const std::string item_name = item_path(path, destination.size());
+    read_value(item, item_name, destination.emplace_back(), rule);
   }
 }
 
@@ -203,8 +203,8 @@ class SectionReader {
       refuse_no_list(*value, path, keys_of(known_settings<T>()));
     destination.clear();
     for (const ConfigValue& item : value->items) {
-      const std::string place = item_path(path, destination.size());
-      read_section(item, place, destination.emplace_back(), settings_, other_keys_);
+      const std::string item_name = item_path(path, destination.size());
+      read_section(item, item_name, destination.emplace_back(), settings_, other_keys_);
     }
   }
 

@@ -43,8 +43,8 @@ Batch part_of(const Batch& batch, std::size_t part) {
   return result;
 }
 
-TrainingNumbers training_numbers(const Objective& objective, const torch::Tensor& outputs,
-                                 const torch::Tensor& targets) {
+PipelineStep::Loss training_numbers(const Objective& objective, const torch::Tensor& outputs,
+                                    const torch::Tensor& targets) {
   const auto loss = objective.loss(outputs, targets);
   const auto factor = objective.part.loss_factor;
   return {factor == 1 ? loss : loss * factor, metric_sums(objective, loss, outputs, targets)};

@@ -11,6 +11,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
+#include "kolo/parallel/pipeline_step.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
 
@@ -24,14 +25,10 @@ namespace kolo {
 // own; the whole batch where it is one rank's.
 [[nodiscard]] Batch part_of(const Batch& batch, std::size_t part);
 
-// Numbers that a step computes from a network's outputs.
-struct TrainingNumbers {
-  torch::Tensor loss;  // to call backward() on
-  torch::Tensor sums;  // metric_sums()
-};
-[[nodiscard]] TrainingNumbers training_numbers(const Objective& objective,
-                                               const torch::Tensor& outputs,
-                                               const torch::Tensor& targets);
+// Loss of a network's outputs, to call backward() on, and their metric_sums().
+[[nodiscard]] PipelineStep::Loss training_numbers(const Objective& objective,
+                                                  const torch::Tensor& outputs,
+                                                  const torch::Tensor& targets);
 
 // A network that every rank has all of. Takes of the options what random numbers depend on, and
 // whether steps are recorded or inner results recomputed. InputError for a network without stages

@@ -2,17 +2,13 @@
 
 #include <chrono>
 #include <memory>
-#include <utility>
 
 #include <fmt/format.h>
 
+#include "base/openmp.h"
 #include "kolo/base/clock.h"
 #include "kolo/comm/device.h"
 #include "kolo/train/observe/format.h"
-
-// The writing thread brings tensors into the order of their file, and must not take the training's
-// team of threads for it. Programs without OpenMP lack the function.
-extern "C" void omp_set_num_threads(int) __attribute__((weak));
 
 namespace kolo {
 
@@ -55,9 +51,7 @@ SnapshotMemory* CheckpointObserver::memory() {
 // Waits for the checkpoint on its way, if any, and tells of it.
 void CheckpointObserver::finish_writing() {
   if (!writing_.valid()) return;
-  auto written = writing_.get();
-  on_its_way_.path = std::move(written.path);
-  on_its_way_.seconds = written.seconds;
+  writing_.get();
   if (saving_.shard.index == 0) hooks_.on_saved(on_its_way_);
 }
 
@@ -78,13 +72,13 @@ void CheckpointObserver::save(std::int64_t step, bool is_best) {
   last_saved_ = step;
   if (store_ == nullptr) return;
   on_its_way_ = {.path = {}, .step = step, .waited_seconds = waited};
-  writing_ = std::async(std::launch::async,
-                        [this, step, is_best, content = std::move(content)]() -> Written {
-                          if (omp_set_num_threads != nullptr) omp_set_num_threads(1);
-                          const Stopwatch watch;
-                          auto path = store_->save(step, content, is_best, saving_.shard);
-                          return {std::move(path), watch.seconds()};
-                        });
+  writing_ = std::async(std::launch::async, [this, step, is_best, content = std::move(content)] {
+    // Tensors are brought into the order of their file, not by the training's team of threads.
+    set_openmp_threads(1);
+    const Stopwatch watch;
+    on_its_way_.path = store_->save(step, content, is_best, saving_.shard);
+    on_its_way_.seconds = watch.seconds();
+  });
   if (!is_copy) writing_.wait();
   on_its_way_.stall_seconds = stall.seconds();
   if (!is_copy) finish_writing();

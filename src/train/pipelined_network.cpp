@@ -55,13 +55,11 @@ TrainingStep::Pending PipelinedNetwork::make(TrainingStep& training, const Step&
   const auto part = [&](const torch::Tensor& whole, int number) {
     return whole.narrow(0, number * (samples / count), samples / count);
   };
-  const PipelineStep::Batch batch{
-      [&](int number) { return part(step.batch.input, number); },
-      [&](const torch::Tensor& outputs, int number) -> PipelineStep::Loss {
-        const auto [loss, sums] =
-            training_numbers(objective_, outputs, part(step.batch.target, number));
-        return {loss, sums};
-      }};
+  const PipelineStep::Batch batch{[&](int number) { return part(step.batch.input, number); },
+                                  [&](const torch::Tensor& outputs, int number) {
+                                    return training_numbers(objective_, outputs,
+                                                            part(step.batch.target, number));
+                                  }};
   training.begin(step.number);
   const auto sums = in_phase("forward and backward", training.arena()->device(), [&] {
     return pipeline_.run(batch, step.number, training.pipeline());

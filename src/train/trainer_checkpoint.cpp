@@ -12,12 +12,9 @@
 
 #include "base/json_value.h"
 #include "kolo/base/error.h"
-#include "kolo/parallel/checks.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/pipeline_state.h"
-#include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
-#include "kolo/train/train_state.h"
 #include "kolo/train/trainer.h"
 #include "train/batches.h"
 #include "train/observe/json_fields.h"

@@ -118,7 +118,8 @@ class WholeNetwork final : public TrainedNetwork {
     return training.replay(*captured_, step.learning_rate, step.number);
   }
 
-  [[nodiscard]] TrainingNumbers forward(const torch::Tensor& input, const torch::Tensor& target) {
+  [[nodiscard]] PipelineStep::Loss forward(const torch::Tensor& input,
+                                           const torch::Tensor& target) {
     return in_phase("forward", device_, [&] {
       const auto outputs = recomputed_.empty() ? forward_for(objective_, *network_, input)
                                                : run_stages(recomputed_, {input}).front();

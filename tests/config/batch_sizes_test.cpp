@@ -78,12 +78,5 @@ TEST_F(BatchSizes, DecideHowTheRateIsScaled) {
   EXPECT_EQ(batch_ratio_of(training("batch_size: 12, base_batch_size: 192"), 8), .5);
 }
 
-TEST_F(BatchSizes, OfAResolvedConfigurationStay) {
-  const auto original = load(std::string(required) + "training: {global_batch_size: 96}\n");
-  const auto again = load(to_yaml(original));
-  EXPECT_EQ(again.training.global_batch_size, 96);
-  EXPECT_EQ(batch_size_of(again.training, 3), 32);
-}
-
 }  // namespace
 }  // namespace kolo

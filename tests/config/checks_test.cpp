@@ -125,6 +125,7 @@ TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
       {"communication.first_bucket_mb=2", "the first bucket is of 1 MiB"},
       {"checkpoint.at_start=true", "a run saves nothing before its first step"},
       {"checkpoint.enabled=false", "checkpoint.every_epochs: 0"},
+      {"include=base.yaml", "files bring no others any more"},
       {"device.inter_threads=2", "LibTorch does one operation at a time"},
       {"data.bad_samples=skip", "a sample that can't be read ends"},
       {"model.l2_mode=loss", "model.l2 counts as if added to the loss"},
@@ -176,13 +177,6 @@ TEST_F(Checks, StepsInPassesKnowWhatTheyCanCut) {
                       HasSubstr(std::string(other).substr(0, std::string(other).find('=')))));
 }
 
-TEST_F(Checks, ImagesOfMnistAreVariedWhereThatIsAskedFor) {
-  EXPECT_EQ(value_of(load(required), "data.horizontal_flip"), "false");
-  EXPECT_EQ(value_of(load(required), "data.height_shift"), "0");
-  EXPECT_EQ(value_of(load(required, {"data.horizontal_flip=true"}), "data.horizontal_flip"),
-            "true");
-}
-
 TEST_F(Checks, CompressionStandsAlone) {
   for (const auto* const name : {"bf16", "fp16", "powersgd"}) {
     const auto compression = std::string("communication.compression=") + name;
@@ -205,11 +199,6 @@ TEST_F(Checks, ShardedOptimizersWorkElementByElement) {
        {"training.virtual_ranks=4", "device.graphs=true", "parallel.pipeline=2"})
     EXPECT_THAT(error(required, {"optimizer.sharded=true", other}),
                 StartsWith("command line: optimizer.sharded: true can't be had with "));
-}
-
-TEST_F(Checks, ModulesAreFrozenByTheirNames) {
-  EXPECT_THAT(load(required, {"model.freeze=[conv1, fc1.bias]"}).model.freeze,
-              ::testing::ElementsAre("conv1", "fc1.bias"));
 }
 
 }  // namespace

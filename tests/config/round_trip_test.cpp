@@ -10,7 +10,6 @@
 
 #include "config/config_fixture.h"
 #include "kolo/base/random.h"
-#include "kolo/config/run_config.h"
 #include "kolo/data/augmentation.h"
 #include "kolo/data/nbody.h"
 #include "kolo/nn/loss.h"
@@ -281,9 +280,10 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
 
 TEST_F(RoundTrip, SpellsOutEveryDefault) {
   const std::string text = to_yaml(load(required));
-  for (const char* line : {"seed: 1\n", "training:\n  batch_size: 64\n", "  lr: 0.01\n",
-                           "  momentum: 0\n", "  metrics: [accuracy]\n", "  shared_memory: auto\n",
-                           "  every_epochs: 1\n", "output_dir: results/run\n"}) {
+  for (const char* line :
+       {"seed: 1\n", "training:\n  batch_size: 64\n", "  lr: 0.01\n", "  momentum: 0\n",
+        "  metrics: [accuracy]\n", "  shared_memory: auto\n", "  every_epochs: 1\n", "  keep: 3\n",
+        "  dropout: 0.5\n", "output_dir: results/run\n"}) {
     EXPECT_TRUE(says(text, {line}));
   }
 }
@@ -338,7 +338,11 @@ TEST_F(RoundTrip, ImagesAreVariedAsIsSpelledOut) {
   EXPECT_EQ(value_of(imagenet, "data.width_shift"), "0.1");
   EXPECT_EQ(value_of(imagenet, "data.zoom"), "0.25");
   EXPECT_EQ(value_of(imagenet, "data.preprocessing"), "unit");
-  EXPECT_EQ(value_of(config_of("name: fashion_mnist"), "data.horizontal_flip"), "false");
+  const auto plain = config_of("name: fashion_mnist");
+  EXPECT_EQ(value_of(plain, "data.horizontal_flip"), "false");
+  EXPECT_EQ(value_of(plain, "data.height_shift"), "0");
+  const auto flipped = config_of("name: fashion_mnist, horizontal_flip: true");
+  EXPECT_EQ(value_of(flipped, "data.horizontal_flip"), "true");
 }
 
 TEST_F(RoundTrip, NamesThatOtherReadersTakeForTruthAreQuoted) {

@@ -228,8 +228,6 @@ TEST_F(MergeKeys, AQuotedKeyIsNoMerge) {
 }
 
 TEST_F(MergeKeys, OnlyMappingsMerge) {
-  EXPECT_THAT(error_after_required("include: base.yaml\n"),
-              StartsWith("run.yaml:4: include: files bring no others any more"));
   EXPECT_THAT(error_after_required("training:\n  <<: 3\n"),
               AllOf(StartsWith("run.yaml:5: << merges a mapping"), HasSubstr("not \"3\"")));
   EXPECT_THAT(error_after_required("training:\n  <<: [{n_epochs: 2}, x]\n"),

@@ -16,17 +16,6 @@ class Types : public testing::ConfigTest {
   }
 };
 
-TEST_F(Types, DefaultsStandInTheStructs) {
-  const RunConfig config = load(required);
-  EXPECT_EQ(config.training.n_epochs, TrainingConfig{}.n_epochs);
-  EXPECT_EQ(config.training.batch_size, 64);
-  EXPECT_FALSE(config.training.global_batch_size.has_value());
-  EXPECT_EQ(value_of(config, "optimizer.momentum"), "0");
-  EXPECT_EQ(config.checkpoint.keep, CheckpointConfig{}.keep);
-  EXPECT_FALSE(config.data.n_train.has_value());
-  EXPECT_EQ(value_of(config, "model.dropout"), "0.5");
-}
-
 TEST_F(Types, EveryKindOfValueIsRead) {
   const RunConfig config = load(
       "description: \"a: b\"\n"

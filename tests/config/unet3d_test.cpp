@@ -2,11 +2,8 @@
 #include <cmath>
 #include <numbers>
 
-#include <gmock/gmock.h>
-
 #include "config/config_fixture.h"
 #include "kolo/config/factories.h"
-#include "kolo/config/run_config.h"
 #include "support/says.h"
 
 namespace kolo {

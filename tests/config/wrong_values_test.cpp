@@ -180,11 +180,14 @@ TEST_F(WrongValues, AnOptionIsNamedInsteadOfTheCommandLine) {
 TEST_F(WrongValues, WhatOnlyFactoriesKnowNamesThePlaceToo) {
   const auto config = load(required, {"model.dropout=.1"});
   const auto file = (folder_ / "run.yaml").string();
-  EXPECT_EQ(config.places.before("model.name"), file + ":2: model.name: ");
-  EXPECT_EQ(config.places.before("model.dropout"), "command line: model.dropout: ");
-  EXPECT_EQ(config.places.before("data.n_train"), file + ":1: data.n_train: ");
-  EXPECT_THAT(config.places.before("training.n_epochs"), StartsWith(file + ":1: training.n"));
-  EXPECT_EQ(RunConfig{}.places.before("data.path"), "data.path: ");
+  const auto said = [](const RunConfig& about, const char* key) {
+    return testing::message_of<InputError>([&] { refuse_setting(about, key, "wrong"); });
+  };
+  EXPECT_EQ(said(config, "model.name"), file + ":2: model.name: wrong");
+  EXPECT_EQ(said(config, "model.dropout"), "command line: model.dropout: wrong");
+  EXPECT_EQ(said(config, "data.n_train"), file + ":1: data.n_train: wrong");
+  EXPECT_EQ(said(config, "training.n_epochs"), file + ":1: training.n_epochs: wrong");
+  EXPECT_EQ(said({}, "data.path"), "data.path: wrong");
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 // MPI_COMM_WORLD, has called from no thread that the level doesn't allow, and has left nothing of
 // MPI's behind.
 #include <cstdio>
-#include <string>
 #include <string_view>
 
 #include "comm/counted_mpi.h"

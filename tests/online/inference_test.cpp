@@ -16,20 +16,15 @@ namespace {
 // norm and dropout depend on the mode.
 class TwoOfEach final : public TensorsNetwork {
  public:
-  TwoOfEach() {
-    linear_ = register_module("linear", torch::nn::Linear(5, 4));
-    norm_ = register_module("norm", torch::nn::BatchNorm1d(4));
-    dropout_ = register_module("dropout", torch::nn::Dropout(.5));
-  }
   std::vector<torch::Tensor> forward(std::span<const torch::Tensor> inputs) override {
     const auto hidden = dropout_(norm_(linear_(torch::cat({inputs[0], inputs[1]}, 1))));
     return {hidden, hidden.square().sum(1, true)};
   }
 
  private:
-  torch::nn::Linear linear_{nullptr};
-  torch::nn::BatchNorm1d norm_{nullptr};
-  torch::nn::Dropout dropout_{nullptr};
+  torch::nn::Linear linear_ = register_module("linear", torch::nn::Linear(5, 4));
+  torch::nn::BatchNorm1d norm_ = register_module("norm", torch::nn::BatchNorm1d(4));
+  torch::nn::Dropout dropout_ = register_module("dropout", torch::nn::Dropout(.5));
 };
 
 OnlineNetwork two_of_each() {

@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <string>
 #include <thread>
 
 #include "kolo/comm/session.h"

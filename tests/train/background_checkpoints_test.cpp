@@ -1,11 +1,7 @@
 // Checkpoints that are written while a training goes on, by one rank or several.
 #include <filesystem>
-#include <optional>
-
-#include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/comm/threads.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint_observer.h"

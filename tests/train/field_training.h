@@ -33,11 +33,7 @@ class FieldDataset final : public Dataset {
 // Two convolutions.
 class FieldNetwork final : public Network {
  public:
-  FieldNetwork()
-      : first_(register_module("first", torch::nn::Conv2d(convolution(1, 8)))),
-        second_(register_module("second", torch::nn::Conv2d(convolution(8, 2)))) {
-    set_fixed_weights(*this, .2);
-  }
+  FieldNetwork() { set_fixed_weights(*this, .2); }
 
   torch::Tensor forward(const torch::Tensor& input) override {
     output_type = torch::kFloat;
@@ -52,7 +48,8 @@ class FieldNetwork final : public Network {
   static torch::nn::Conv2dOptions convolution(std::int64_t from, std::int64_t to) {
     return torch::nn::Conv2dOptions(from, to, 3).padding(1);
   }
-  torch::nn::Conv2d first_, second_;
+  torch::nn::Conv2d first_ = register_module("first", torch::nn::Conv2d(convolution(1, 8)));
+  torch::nn::Conv2d second_ = register_module("second", torch::nn::Conv2d(convolution(8, 2)));
 };
 
 struct FieldSetup {

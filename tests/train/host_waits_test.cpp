@@ -1,5 +1,4 @@
 // A step is given to the device, and nobody waits for it; on a GPU that hides what the host does.
-#include <gmock/gmock.h>
 
 #include "support/test_devices.h"
 #include "train/cuda_waits.h"

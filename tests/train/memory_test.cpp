@@ -1,19 +1,9 @@
 // A process's memory does not grow with the steps it trains.
-#include <gmock/gmock.h>
-
 #include "kolo/base/machine.h"
-#include "kolo/data/dataset.h"
-#include "kolo/nn/models.h"
-#include "kolo/train/trainer.h"
+#include "train/training_fixture.h"
 
 namespace kolo {
 namespace {
-
-class MemoryRecorder final : public Observer {
- public:
-  void on_step(const StepReport&) override { bytes.push_back(resident_bytes()); }
-  std::vector<std::uint64_t> bytes;
-};
 
 TEST(Memory, DoesNotGrowOver50Steps) {
   keep_freed_memory();
@@ -27,14 +17,15 @@ TEST(Memory, DoesNotGrowOver50Steps) {
       {.input_shape = input, .classes = 0, .output_shape = output, .levels = 3, .channels = 8});
   Trainer trainer(Communicator::solo(), network, {.loss = make_loss("l1"), .counts_correct = false},
                   make_adam({}), LearningRate({.base_rate = 1e-3}), training, validation, {});
-  MemoryRecorder recorder;
+  std::vector<std::uint64_t> bytes;
+  testing::AtSteps recorder([&](const StepReport&) { bytes.push_back(resident_bytes()); });
   trainer.add_observer(recorder);
   EXPECT_EQ(trainer.run(), TrainOutcome::finished);
-  ASSERT_EQ(recorder.bytes.size(), 70U);
+  ASSERT_EQ(bytes.size(), 70U);
   // The allocator's own rounding.
-  EXPECT_LE(recorder.bytes[69], recorder.bytes[19] + (1U << 20));
+  EXPECT_LE(bytes[69], bytes[19] + (1U << 20));
   // The system counts in batches.
-  EXPECT_LE(recorder.bytes[69], peak_resident_bytes() + (1U << 20));
+  EXPECT_LE(bytes[69], peak_resident_bytes() + (1U << 20));
 }
 
 }  // namespace

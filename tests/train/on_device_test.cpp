@@ -1,8 +1,6 @@
 // A training on a device is that of the host. The simulated one has memory that no host code can
 // touch.
 
-#include <gmock/gmock.h>
-
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"

@@ -1,11 +1,5 @@
 // Trainings by optimizers whose state, or whose parameters for use, are of a kind of their own.
-#include <memory>
-#include <optional>
-#include <vector>
 
-#include <gmock/gmock.h>
-
-#include "kolo/train/trainer.h"
 #include "train/training_fixture.h"
 
 namespace kolo::testing {

@@ -1,14 +1,10 @@
 // Training in mixed precision, and with a loss scale.
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
-#include "kolo/comm/threads.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/recorders.h"
 #include "support/says.h"
 #include "train/field_training.h"
-#include "train/training_fixture.h"
 
 namespace kolo::testing {
 namespace {

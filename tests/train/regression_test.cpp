@@ -2,16 +2,12 @@
 // wrong.
 #include <sstream>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/file.h"
-#include "kolo/comm/threads.h"
 #include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/recorders.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 #include "train/field_training.h"
-#include "train/training_fixture.h"
 
 namespace kolo::testing {
 namespace {

@@ -2,10 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include <gmock/gmock.h>
-
 #include "kolo/base/error.h"
-#include "kolo/comm/threads.h"
 #include "kolo/train/checkpoint_observer.h"
 #include "support/errors.h"
 #include "support/says.h"
@@ -255,22 +252,18 @@ TEST(NonFinite, SkipLeavesTheStepOutOnAllRanks) {
 }
 
 // Stripes, but for one sample that is not a number.
-class SpoiltDataset final : public Dataset {
+class SpoiltDataset final : public StripesDataset {
  public:
-  [[nodiscard]] std::int64_t size() const override { return good_.size(); }
-  [[nodiscard]] const SampleLayout& layout() const override { return good_.layout(); }
+  using StripesDataset::StripesDataset;
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
-    good_.read(index, epoch, place);
+    StripesDataset::read(index, epoch, place);
     if (index == 20) place.input[7] = std::numeric_limits<float>::quiet_NaN();
   }
-
- private:
-  testing::StripesDataset good_{40};
 };
 
 TEST(NonFinite, ASkippedStepLeavesNothingInRunningStatistics) {
   const auto solo = Communicator::solo();
-  Loader training(std::make_shared<SpoiltDataset>(), {40, 0, 1, {false, 4, Padding::repeat}},
+  Loader training(std::make_shared<SpoiltDataset>(40), {40, 0, 1, {false, 4, Padding::repeat}},
                   {.batch_size = 8});
   Loader validation(std::make_shared<testing::StripesDataset>(8), {8, 0, 1, {false, 4}},
                     {.batch_size = 8});

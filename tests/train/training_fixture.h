@@ -54,7 +54,7 @@ struct TrainingSetup {
 };
 
 // Samples whose class can be learned: the class decides which part of the image is bright.
-class StripesDataset final : public Dataset {
+class StripesDataset : public Dataset {
  public:
   explicit StripesDataset(std::int64_t size) : noise_({{1, 16, 16}, 4, {}}, size, 5) {}
 

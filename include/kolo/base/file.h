@@ -35,7 +35,7 @@ void open_standard_streams();
 // Writes everything (short writes and EINTR handled); throws Error that names the path.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
 
-// The same from a place of the file on, in bytes, which may be beyond its end.
+// The same from an offset in the file on, in bytes, which may be beyond its end.
 void write_at(int descriptor, std::span<const std::byte> bytes, std::int64_t place,
               const std::filesystem::path& path);
 

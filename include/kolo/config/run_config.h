@@ -50,13 +50,6 @@ struct ModelConfig {
   std::vector<std::string> freeze;  // modules and parameters that aren't trained, by name
 };
 
-// A stretch of the training with its own rate, in epochs from 0; see RateInterval.
-struct RateIntervalConfig {
-  double start_epoch = 0;
-  std::optional<double> end_epoch;
-  double multiplier = 1;
-};
-
 // Use of the warm-up: always, or only if lr_scaling raises the rate.
 enum class WarmupWhen : std::uint8_t { always, scaled };
 
@@ -81,9 +74,9 @@ struct TrainingConfig : RateSettings {
   std::optional<int64_t> max_steps;
   double lr_warmup_epochs = 0;  // epochs or steps, not both
   WarmupWhen lr_warmup_when = WarmupWhen::always;
-  std::vector<RateIntervalConfig> lr_schedule;  // in order
-  std::string loss = "cross_entropy";           // one of built_in_losses()
-  OwnSettings loss_own;                         // its label_smoothing, ...; nothing: its defaults
+  std::vector<RateInterval> lr_schedule;             // in order
+  std::string loss = "cross_entropy";                // one of built_in_losses()
+  OwnSettings loss_own;                              // its label_smoothing, ...; nothing: defaults
   std::vector<Metric> metrics = {Metric::accuracy};  // with l1 none
   // Type that forward and backward compute in. Parameters stay in float32.
   Precision precision = Precision::fp32;
@@ -169,22 +162,6 @@ struct ParallelConfig {
   }
 };
 
-// Places where the values of a configuration were given, for messages about them.
-class KeyPlaces {
- public:
-  KeyPlaces() = default;
-  // `places`: by keys such as "training.batch_size"; "" is the configuration itself.
-  explicit KeyPlaces(std::map<std::string, std::string> places) : places_(std::move(places)) {}
-
-  // Beginning of a message: "FILE:12: training.batch_size: " or "command line: ...: ". For a key
-  // that was not given it names the place of the section, for a configuration without a file the
-  // key alone.
-  [[nodiscard]] std::string before(std::string_view key) const;
-
- private:
-  std::map<std::string, std::string> places_;
-};
-
 struct RunConfig {
   std::string description;
   std::string output_dir;  // unless given: results/<file's stem>[-<configuration's name>][-<job>]
@@ -197,10 +174,14 @@ struct RunConfig {
   CommunicationConfig communication;
   ParallelConfig parallel;
   DeviceConfig device;
-  KeyPlaces places;
+  // Where its values were given ("FILE:12", "command line"), by keys such as "training.batch_size";
+  // "" is the configuration itself.
+  std::map<std::string, std::string> places;
 };
 
-// Throws the InputError that a value is wrong: its place, and `reason`.
+// Throws the InputError that a value is wrong: "FILE:12: training.batch_size: " and `reason`. For a
+// key that was not given it names the place of the section, for a configuration without a file the
+// key alone.
 [[noreturn]] void refuse_setting(const RunConfig& config, std::string_view key,
                                  std::string_view reason);
 

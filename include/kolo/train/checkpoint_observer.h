@@ -68,11 +68,6 @@ class CheckpointObserver final : public Observer {
   [[nodiscard]] std::uint64_t copy_bytes() const;
 
  private:
-  struct Written {
-    std::filesystem::path path;
-    double seconds = 0;
-  };
-
   void save(std::int64_t step, bool is_best);
   void save_last(const TrainState& state);
   void get_memory();
@@ -84,12 +79,12 @@ class CheckpointObserver final : public Observer {
   CheckpointStore* store_;
   CheckpointSaving saving_;
   CheckpointHooks hooks_;
-  SavedCheckpoint on_its_way_;    // but for what is known when it is written
+  SavedCheckpoint on_its_way_;    // whose path and seconds the writing thread fills in
   std::int64_t last_saved_ = -1;  // step
   bool is_memory_asked_for_ = false;
   std::future<std::optional<SnapshotMemory>> coming_memory_;
   std::optional<SnapshotMemory> memory_;
-  std::future<Written> writing_;  // declared last: its destructor waits for the writing thread
+  std::future<void> writing_;  // declared last: its destructor waits for the writing thread
 };
 
 }  // namespace kolo

@@ -178,7 +178,7 @@ class DocumentStarts : public YAML::EventHandler {
 
 // Beginnings of the first document and of the second, if there is one. A text that begins with a
 // comma has empty documents without end for yaml-cpp (YAML::LoadAll never returns), which begin at
-// one place.
+// one position.
 std::vector<YAML::Mark> first_document_starts(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);

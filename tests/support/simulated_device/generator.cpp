@@ -1,7 +1,6 @@
 #include "support/simulated_device/internals.h"
 
 #include <array>
-#include <cstdint>
 #include <memory>
 #include <utility>
 

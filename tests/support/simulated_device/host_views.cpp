@@ -1,7 +1,6 @@
 #include "support/simulated_device/internals.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 

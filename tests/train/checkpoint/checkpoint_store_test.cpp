@@ -3,10 +3,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"

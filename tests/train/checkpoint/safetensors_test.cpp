@@ -1,10 +1,8 @@
 #include "kolo/train/checkpoint/safetensors.h"
 
 #include <array>
-#include <cstdint>
 #include <cstring>
 #include <limits>
-#include <string>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,6 @@
 
 #include <algorithm>
 #include <barrier>
-#include <fstream>
 #include <functional>
 #include <random>
 #include <thread>
@@ -9,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/file.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "support/errors.h"
@@ -51,59 +51,17 @@ std::vector<NamedTensor> random_tensors(int count, const std::string& prefix) {
   return tensors;
 }
 
-// Writers as threads, each of which has its part of the tensors.
-class SharedSave {
- public:
-  SharedSave(std::filesystem::path folder, int count)
-      : folder_(std::move(folder)), barrier_(count), notes_(static_cast<std::size_t>(count)) {}
-
-  // `change`: what a writer does to its part before. What each throws, or nothing.
-  std::vector<std::string> save(std::int64_t step, const Checkpoint& whole,
-                                const std::function<void(int, Checkpoint&)>& change) {
-    std::vector<std::string> errors(notes_.size());
-    std::vector<std::jthread> threads;
-    for (int index = 0; index < static_cast<int>(notes_.size()); ++index) {
-      threads.emplace_back([&, index] {
-        auto part = part_of(whole, index);
-        change(index, part);
-        CheckpointStore store({folder_});
-        try {
-          (void)store.save(step, part, false, writer(index));
-        } catch (const Error& error) {
-          errors[static_cast<std::size_t>(index)] = error.what();
-        }
-      });
-    }
-    threads.clear();
-    return errors;
-  }
-
- private:
-  [[nodiscard]] Checkpoint part_of(const Checkpoint& whole, int index) const {
-    Checkpoint part;
-    part.state = whole.state;
-    const auto keep = [&](const std::vector<NamedTensor>& from, std::vector<NamedTensor>& into) {
-      for (std::size_t i = static_cast<std::size_t>(index); i < from.size(); i += notes_.size())
-        into.push_back(from[i]);
-    };
-    keep(whole.model, part.model);
-    keep(whole.optimizer, part.optimizer);
-    return part;
-  }
-  [[nodiscard]] ShardWriter writer(int index) {
-    return {index, static_cast<int>(notes_.size()), [this, index](const std::string& note) {
-              notes_[static_cast<std::size_t>(index)] = note;
-              barrier_.arrive_and_wait();
-              auto all = notes_;
-              barrier_.arrive_and_wait();
-              return all;
-            }};
-  }
-
-  std::filesystem::path folder_;
-  std::barrier<> barrier_;
-  std::vector<std::string> notes_;
-};
+// The tensors of one of several writers.
+Checkpoint part_of(const Checkpoint& whole, std::size_t writer, std::size_t writers) {
+  Checkpoint part;
+  part.state = whole.state;
+  const auto keep = [&](const std::vector<NamedTensor>& from, std::vector<NamedTensor>& into) {
+    for (std::size_t i = writer; i < from.size(); i += writers) into.push_back(from[i]);
+  };
+  keep(whole.model, part.model);
+  keep(whole.optimizer, part.optimizer);
+  return part;
+}
 
 void expect_same(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& wanted) {
   ASSERT_EQ(saved.size(), wanted.size());
@@ -118,10 +76,34 @@ class ShardedCheckpoint : public ::testing::Test {
     whole_.optimizer = random_tensors(5, "layer.momentum");
     whole_.state = {{"epoch", 2}};
   }
+  // With writers as threads. `change`: what a writer does to its part before. What each throws, or
+  // nothing.
   std::vector<std::string> save(
-      std::int64_t step, int writers,
-      const std::function<void(int, Checkpoint&)>& change = [](int, Checkpoint&) {}) {
-    return SharedSave(folder_, writers).save(step, whole_, change);
+      std::int64_t step, std::size_t writers,
+      const std::function<void(std::size_t, Checkpoint&)>& change = [](auto, auto&) {}) {
+    std::barrier<> barrier(static_cast<std::ptrdiff_t>(writers));
+    std::vector<std::string> notes(writers), errors(writers);
+    const auto write = [&](std::size_t writer) {
+      auto part = part_of(whole_, writer, writers);
+      change(writer, part);
+      const auto exchange = [&](const std::string& note) {
+        notes[writer] = note;
+        barrier.arrive_and_wait();
+        auto all = notes;
+        barrier.arrive_and_wait();
+        return all;
+      };
+      try {
+        (void)CheckpointStore({folder_}).save(
+            step, part, false, {static_cast<int>(writer), static_cast<int>(writers), exchange});
+      } catch (const Error& error) {
+        errors[writer] = error.what();
+      }
+    };
+    std::vector<std::jthread> threads;
+    for (std::size_t writer = 0; writer < writers; ++writer) threads.emplace_back(write, writer);
+    threads.clear();
+    return errors;
   }
 
   TemporaryFolder temporary_;
@@ -131,7 +113,7 @@ class ShardedCheckpoint : public ::testing::Test {
 
 TEST_F(ShardedCheckpoint, ComesBackWholeWhateverTheNumberOfWriters) {
   for (const int writers : {2, 3, 16}) {
-    for (const auto& error : save(writers, writers)) EXPECT_EQ(error, "");
+    for (const auto& error : save(writers, static_cast<std::size_t>(writers))) EXPECT_EQ(error, "");
     for (const auto reading : {CheckpointReading::whole, CheckpointReading::checked}) {
       const auto loaded = CheckpointStore({folder_}).load_newest(
           [](const std::string& warning) { ADD_FAILURE() << warning; }, reading);
@@ -150,12 +132,9 @@ TEST_F(ShardedCheckpoint, ADamagedShardIsNamed) {
   (void)save(1, 2);
   (void)save(2, 3);
   const auto file = folder_ / "step-00000002" / "optimizer-00002-of-00003.safetensors";
-  auto text = [&] {
-    std::ifstream stream(file, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(stream), {});
-  }();
+  auto text = read_text_file(file);
   text.back() = static_cast<char>(text.back() ^ 1);
-  std::ofstream(file, std::ios::binary) << text;
+  write_file_atomically(file, text);
   std::string warnings;
   const auto warn = [&](const std::string& warning) { warnings += warning; };
   EXPECT_EQ(CheckpointStore({folder_}).load_newest(warn)->step, 1);
@@ -168,8 +147,8 @@ TEST_F(ShardedCheckpoint, ADamagedShardIsNamed) {
 
 TEST_F(ShardedCheckpoint, AWriterThatFailsLeavesNoCheckpointAndAllKnow) {
   (void)save(1, 3);
-  const auto errors = save(2, 3, [](int index, Checkpoint& part) {
-    if (index == 1) part.model.push_back({"", torch::ones({1})});  // which no file takes
+  const auto errors = save(2, 3, [](std::size_t writer, Checkpoint& part) {
+    if (writer == 1) part.model.push_back({"", torch::ones({1})});  // which no file takes
   });
   EXPECT_TRUE(says(errors[1], {"a tensor has no name"}));
   for (const std::size_t other : {0, 2})

@@ -1,7 +1,6 @@
 #include "kolo/train/observe/history.h"
 
 #include <cmath>
-#include <limits>
 
 #include <gmock/gmock.h>
 

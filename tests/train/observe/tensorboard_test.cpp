@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,9 +10,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
-#include "kolo/base/file.h"
 #include "support/errors.h"
 #include "support/event_encoder.h"
 #include "support/says.h"
