@@ -3,8 +3,6 @@
 #include <memory>
 #include <random>
 
-#include <nlohmann/json.hpp>
-
 #include "cli/background.h"
 #include "kolo/base/file.h"
 #include "kolo/data/box_files.h"
@@ -119,9 +117,7 @@ TEST_F(PredictProgram, MakesTheSameOnAnyNumberOfRanksAndInAnyTiles) {
   expect_same("three.h5");
   EXPECT_THAT(names_made(), ElementsAre("three.h5", "whole.h5"));
 
-  const auto inspected = run_kolo({"data", "inspect", made("three.h5"), "--json"});
-  ASSERT_EQ(inspected.exit_code, 0) << inspected.errors;
-  const auto arrays = nlohmann::json::parse(inspected.output)["arrays"];
+  const auto arrays = json_of({"data", "inspect", made("three.h5")})["arrays"];
   ASSERT_EQ(arrays.size(), 1U);
   EXPECT_EQ(arrays[0]["name"], "Hydro");
   EXPECT_EQ(arrays[0]["shape"], nlohmann::json({5, 40, 40, 40}));

@@ -10,14 +10,10 @@ namespace {
 
 class TrainProgram : public SmallRuns {
  protected:
-  TrainProgram() {
-    config = folder.write("program.yaml",
-                          "data: {name: mnist, path: " + data().string() +
-                              "}\n"
-                              "model: {name: mnist_net}\n"
-                              "optimizer: {name: adam, lr: 0.002, lr_scaling: sqrt}\n"
-                              "training: {batch_size: 16, n_epochs: 2, lr_warmup_epochs: 1}\n");
-  }
+  TrainProgram()
+      : SmallRuns(
+            "optimizer: {name: adam, lr: 0.002, lr_scaling: sqrt}\n"
+            "training: {batch_size: 16, n_epochs: 2, lr_warmup_epochs: 1}\n") {}
 
   // The program itself, not a fork of this process.
   [[nodiscard]] ProcessResult start(const std::vector<std::string>& words) const {

@@ -12,15 +12,11 @@ namespace {
 
 class TrainRestart : public SmallRuns {
  protected:
-  TrainRestart() {
-    config = folder.write("restarts.yaml",
-                          "data: {name: mnist, path: " + data().string() +
-                              "}\n"
-                              "model: {name: mnist_net}\n"
-                              "optimizer: {name: adam, lr: 0.002}\n"
-                              "training: {batch_size: 16, n_epochs: 12}\n"
-                              "checkpoint: {every_epochs: 0, every_steps: 5, keep: 50}\n");
-  }
+  TrainRestart()
+      : SmallRuns(
+            "optimizer: {name: adam, lr: 0.002}\n"
+            "training: {batch_size: 16, n_epochs: 12}\n"
+            "checkpoint: {every_epochs: 0, every_steps: 5, keep: 50}\n") {}
 
   // Runs kolo, of which this rank is killed as soon as `wait` has waited for the moment; again
   // where the run has ended before.

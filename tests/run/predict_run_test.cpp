@@ -48,6 +48,16 @@ std::shared_ptr<Network> loud_unet(const ModelOptions& options) {
   return network;
 }
 
+ModelDescription field_model(std::string name,
+                             std::function<std::shared_ptr<Network>(const ModelOptions&)> make) {
+  return {.name = std::move(name),
+          .description = "makes fields",
+          .make = std::move(make),
+          .has_dropout = false,
+          .has_batch_norm = false,
+          .makes_fields = true};
+}
+
 SimulationBox random_box(std::int64_t size) {
   std::mt19937 random(static_cast<unsigned>(size));
   std::normal_distribution<float> normal;
@@ -64,18 +74,9 @@ class PredictRun : public ::testing::Test {
  protected:
   [[nodiscard]] static RunParts parts() {
     RunParts parts;
-    parts.models.add({.name = "loud",
-                      .description = "a U-Net",
-                      .make = loud_unet,
-                      .has_dropout = false,
-                      .has_batch_norm = false,
-                      .makes_fields = true});
-    parts.models.add({.name = "mean",
-                      .description = "sees everything",
-                      .make = [](const ModelOptions&) { return std::make_shared<MeanNetwork>(); },
-                      .has_dropout = false,
-                      .has_batch_norm = false,
-                      .makes_fields = true});
+    parts.models.add(field_model("loud", loud_unet));
+    parts.models.add(
+        field_model("mean", [](const ModelOptions&) { return std::make_shared<MeanNetwork>(); }));
     return parts;
   }
 
@@ -123,10 +124,16 @@ class PredictRun : public ::testing::Test {
     return gas;
   }
 
-  RunPrediction predict(PredictionRequest request, int ranks = 1) {
+  // The request with this test's run and files where it names none.
+  [[nodiscard]] PredictionRequest completed(PredictionRequest request) const {
     if (request.run.empty()) request.run = run();
     if (request.input.empty()) request.input = folder_ / "box.h5";
     if (request.output.empty()) request.output = output();
+    return request;
+  }
+
+  RunPrediction predict(const PredictionRequest& wanted, int ranks = 1) {
+    auto request = completed(wanted);
     request.replaces = true;
     RunPrediction result;
     run_as_threads(ranks, [&](const Communicator& communicator) {
@@ -141,11 +148,8 @@ class PredictRun : public ::testing::Test {
     return result;
   }
 
-  [[nodiscard]] std::string refusal(PredictionRequest request) const {
-    if (request.run.empty()) request.run = run();
-    if (request.input.empty()) request.input = folder_ / "box.h5";
-    if (request.output.empty()) request.output = output();
-    return message_of<InputError>([&] { (void)check_prediction(request, parts()); });
+  [[nodiscard]] std::string refusal(const PredictionRequest& request) const {
+    return message_of<InputError>([&] { (void)check_prediction(completed(request), parts()); });
   }
 
   TemporaryFolder folder_;
@@ -179,11 +183,12 @@ TEST_F(PredictRun, MakesOfTilesWhatTheNetworkMakesOfTheWhole) {
     if (tile > 0) request.tile = tile * multiple;
     const auto prediction = predict(request, ranks);
     const auto where = fmt::format("{} levels, {} blocks, tiles of {}", levels, blocks, tile);
+    const auto& made = std::get<PredictedBox>(prediction.what);
     const auto cores = tile == 0 ? 0 : (blocks + tile - 1) / tile;
     if (tile > 0) {
-      EXPECT_EQ(std::get<PredictedBox>(prediction.what).tiles, cores * cores * cores) << where;
+      EXPECT_EQ(made.tiles, cores * cores * cores) << where;
     }
-    EXPECT_EQ(std::get<PredictedBox>(prediction.what).size, box.size);
+    EXPECT_EQ(made.size, box.size);
     EXPECT_EQ(prediction.ranks, ranks);
     EXPECT_GT(prediction.peak_memory, 0U);
     EXPECT_LT(largest_difference(read_output(output()), expected), 1e-5) << where;
@@ -220,11 +225,7 @@ TEST_F(PredictRun, ReadsAndWritesEachFormat) {
                                     {"pair_data.npy", "gas.hdf5"},
                                     {"dark.npy", "gas_label.npy"},
                                     {"box.h5", "gas_label.npy"}}) {
-    PredictionRequest request;
-    request.input = folder_ / input;
-    request.output = folder_ / made;
-    request.tile = 8;
-    (void)predict(request, 2);
+    (void)predict({.input = folder_ / input, .output = folder_ / made, .tile = 8}, 2);
     EXPECT_LT(largest_difference(read_output(folder_ / made), expected), 1e-5)
         << input << " to " << made;
   }
@@ -237,9 +238,7 @@ TEST_F(PredictRun, HonoursTheRunsPrecision) {
   const auto expected = whole(box);
   (void)predict({});
   EXPECT_LT(largest_difference(read_output(output()), expected), 1e-6);
-  PredictionRequest other;
-  other.overrides = {"training.precision=fp32"};
-  (void)predict(other);
+  (void)predict({.overrides = {"training.precision=fp32"}});
   const auto difference = largest_difference(read_output(output()), expected);
   EXPECT_GT(difference, 1e-5);
   EXPECT_LT(difference, .1);
@@ -252,9 +251,7 @@ TEST_F(PredictRun, TakesTheBoxWholeWhereHowFarANetworkSeesIsNotKnown) {
   const auto expected = whole(box);
   EXPECT_EQ(std::get<PredictedBox>(predict({}, 2).what).tiles, 1);
   EXPECT_LT(largest_difference(read_output(output()), expected), 1e-5);
-  PredictionRequest tiled;
-  tiled.tile = 5;
-  EXPECT_TRUE(says(refusal(tiled), {"mean doesn't tell how far its outputs see"}));
+  EXPECT_TRUE(says(refusal({.tile = 5}), {"mean doesn't tell how far its outputs see"}));
 }
 
 // Plans tiles of 128^3 cells, of which a rank can hold some.
@@ -288,28 +285,18 @@ TEST_F(PredictRun, RefusesWhatItCantDoAndWritesNothing) {
   train("name: loud, levels: 3, channels: 2");
   write_box_hdf5(random_box(16), folder_ / "box.h5");
   write_box_hdf5(random_box(20), folder_ / "odd.h5");
-  PredictionRequest request;
-  request.input = folder_ / "odd.h5";
-  EXPECT_TRUE(says(refusal(request), {"20^3", "multiples of 8", "16 or 24"}));
-  request = {.tile = 12};
-  EXPECT_TRUE(says(refusal(request), {"--tile 12", "use 8 or 16"}));
-  request = {.input = folder_ / "none.h5"};
-  EXPECT_TRUE(says(refusal(request), {"there is neither"}));
-  request = {.run = folder_.path()};
-  EXPECT_TRUE(says(refusal(request), {"predict: " + folder_.path().string()}));
-  request = {.checkpoint = "7"};
-  EXPECT_TRUE(says(refusal(request), {"no checkpoint of step 7"}));
-  request = {.output = folder_ / "gas.csv"};
-  EXPECT_TRUE(says(refusal(request), {"ends in .h5, .hdf5, .npy"}));
-  request = {.output = folder_ / "none" / "gas.h5"};
-  EXPECT_TRUE(says(refusal(request), {"there is no folder"}));
-  request = {.output = folder_ / "odd.h5"};
-  EXPECT_TRUE(says(refusal(request), {"--force"}));
-  request = {.output = folder_ / "box.h5", .replaces = true};
-  EXPECT_TRUE(says(refusal(request), {"what is read"}));
   fs::create_directory(folder_ / "folder.h5");
-  request = {.output = folder_ / "folder.h5", .replaces = true};
-  EXPECT_TRUE(says(refusal(request), {"it is a folder"}));
+  EXPECT_TRUE(says(refusal({.input = folder_ / "odd.h5"}), {"20^3", "multiples of 8", "16 or 24"}));
+  EXPECT_TRUE(says(refusal({.tile = 12}), {"--tile 12", "use 8 or 16"}));
+  EXPECT_TRUE(says(refusal({.input = folder_ / "none.h5"}), {"there is neither"}));
+  EXPECT_TRUE(says(refusal({.run = folder_.path()}), {"predict: " + folder_.path().string()}));
+  EXPECT_TRUE(says(refusal({.checkpoint = "7"}), {"no checkpoint of step 7"}));
+  EXPECT_TRUE(says(refusal({.output = folder_ / "gas.csv"}), {"ends in .h5, .hdf5, .npy"}));
+  EXPECT_TRUE(says(refusal({.output = folder_ / "none/gas.h5"}), {"there is no folder"}));
+  EXPECT_TRUE(says(refusal({.output = folder_ / "odd.h5"}), {"--force"}));
+  for (const auto& [name, words] :
+       {std::pair("box.h5", "what is read"), {"folder.h5", "it is a folder"}})
+    EXPECT_TRUE(says(refusal({.output = folder_ / name, .replaces = true}), {words}));
   EXPECT_FALSE(fs::exists(output()));
 }
 
@@ -333,14 +320,9 @@ TEST_F(PredictRun, LeavesNothingAfterAFailure) {
   write_box_hdf5(random_box(8), folder_ / "box.h5");
   auto failing = parts();
   failing.models = ModelCatalogue();
-  failing.models.add({.name = "loud",
-                      .description = "makes too little",
-                      .make = [](const ModelOptions& options) -> std::shared_ptr<Network> {
-                        return std::make_shared<ShortNetwork>(loud_unet(options));
-                      },
-                      .has_dropout = false,
-                      .has_batch_norm = false,
-                      .makes_fields = true});
+  failing.models.add(field_model("loud", [](const ModelOptions& options) {
+    return std::make_shared<ShortNetwork>(loud_unet(options));
+  }));
   RunOptions options;
   options.console = &console_;
   options.communicator = Communicator::solo();
