@@ -242,8 +242,7 @@ TEST_F(ArraysProgram, NumbersBeyondFloat32AreCalledThat) {
                                       Not(HasSubstr("not finite"))));
   const auto run =
       train("run", {"data.train_path=" + path("large"), "data.valid_path=" + path("large")});
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_TRUE(says(run.errors, {"sample 1 holds 1e+300", "float32"}));
+  EXPECT_TRUE(ends_with(run, 1, {"sample 1 holds 1e+300", "float32"}));
 }
 
 }  // namespace

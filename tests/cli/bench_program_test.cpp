@@ -52,8 +52,8 @@ TEST_F(BenchProgram, ShowsATableOfTheModesAskedFor) {
                             {{"KOLO_TERMINAL", "80 ascii"}});
   EXPECT_EQ(all.exit_code, 0) << all.errors;
   // And how far it is.
-  EXPECT_TRUE(says(all.output, {"\rio ", "\rsynthetic ", "\rfull ", "0/4"}));
-  EXPECT_TRUE(says(all.output, {"mnist_net on dummy, 1 rank", "synthetic "}));
+  EXPECT_TRUE(says(all.output, {"\rio ", "\rsynthetic ", "\rfull ", "0/4",
+                                "mnist_net on dummy, 1 rank", "synthetic "}));
   EXPECT_THAT(all.output,
               ::testing::AnyOf(::testing::HasSubstr("bound by "), ::testing::HasSubstr("noisy: ")));
   const auto io = bench_json({"--mode", "io"});
