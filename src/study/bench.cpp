@@ -236,8 +236,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   std::optional<ProgressBar> bar;
   std::int64_t steps_done = 0;
   if (communicator.rank() == 0) {
-    const auto options = progress_options_from_environment();
-    bar.emplace(progress_stream(options), options);
+    make_bar(bar);
     plan.step_done = [&] { bar->update(++steps_done, {}); };
   }
   const auto begin = [&](const std::string& part) {

@@ -69,7 +69,7 @@ std::vector<TrialPlace> places_here(const MachineFacts& machine,
                              : count_of(options, machine.cores / options.ranks,
                                         machine.cpus / options.ranks, "this machine's processors");
   std::vector<TrialPlace> places(static_cast<std::size_t>(count),
-                                 {.cpus = {}, .cores = std::max(1, machine.cores / count)});
+                                 {.cores = std::max(1, machine.cores / count)});
   bind(places, cores, options.ranks);
   if (gpus / count < options.ranks) return places;
   const auto parts = equal_parts(options.gpus, count);
@@ -92,7 +92,7 @@ std::vector<TrialPlace> places_on_hosts(const MachineFacts& machine, const Place
   for (int i = 0; i < count; ++i) {
     const auto begin = hosts.begin() + static_cast<long>(i) * hosts_of_trial;
     const auto own = spread_evenly({begin, begin + hosts_of_trial}, options.ranks);
-    places.push_back({.cpus = {}, .arguments = {"--hosts", to_string(own)}});
+    places.push_back({.arguments = {"--hosts", to_string(own)}});
   }
   return places;
 }
@@ -111,8 +111,7 @@ std::vector<TrialPlace> places_in_slurm(const MachineFacts& machine, const Place
   const auto nodes_of_trial =
       fmt::format("{}", std::min(nodes, (options.ranks + tasks_on_node - 1) / tasks_on_node));
   const int trials_on_node = std::max(1, (count + nodes - 1) / nodes);
-  TrialPlace place{.cpus = {},
-                   .cores = std::max(1, cpus_on_node / trials_on_node),
+  TrialPlace place{.cores = std::max(1, cpus_on_node / trials_on_node),
                    .environment = {{"SLURM_EXACT", "1"},
                                    {"SLURM_JOB_NUM_NODES", nodes_of_trial},
                                    {"SLURM_NNODES", nodes_of_trial}}};

@@ -18,7 +18,7 @@
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/trainer.h"
-#include "run/box_prediction.h"
+#include "run/prediction.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"

@@ -79,6 +79,11 @@ std::vector<Host> spread_evenly(std::vector<Host> hosts, int ranks) {
   return hosts;
 }
 
+bool is_mpirun(Launcher launcher) {
+  return launcher == Launcher::open_mpi_4 || launcher == Launcher::open_mpi_5 ||
+         launcher == Launcher::mpich;
+}
+
 int total_slots(const std::vector<Host>& hosts) {
   int sum = 0;
   for (const Host& host : hosts) sum = checked_add(sum, host.slots);
@@ -107,7 +112,7 @@ int positive_number(const MachineFacts& facts, const char* name) {
 }
 
 bool is_open_mpi(const MachineFacts& facts) {
-  return facts.launcher == Launcher::open_mpi_4 || facts.launcher == Launcher::open_mpi_5;
+  return is_mpirun(facts.launcher) && facts.launcher != Launcher::mpich;
 }
 
 int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
@@ -123,9 +128,9 @@ void require_cpus(const LaunchRequest& request, const MachineFacts& facts) {
   if (request.oversubscribe || ranks_per_node(request, facts) <= facts.cpus) return;
   const int most = facts.cpus * std::max(1, narrow<int>(facts.job_hosts.size()));
   throw InputError(fmt::format(
-      "-n {}: this machine lets the program use {} CPU{}; ask for at most {} rank{}{}, or "
-      "add --oversubscribe to have ranks share CPUs (slow)",
-      request.ranks, facts.cpus, facts.cpus == 1 ? "" : "s", most, most == 1 ? "" : "s",
+      "-n {}: this machine lets the program use {}; ask for at most {}{}, or add --oversubscribe "
+      "to have ranks share CPUs (slow)",
+      request.ranks, counted(facts.cpus, "CPU"), counted(most, "rank"),
       facts.job_hosts.empty() ? "" : " on the job's nodes"));
 }
 
@@ -133,9 +138,9 @@ void require_slots(const LaunchRequest& request) {
   const int slots = total_slots(request.hosts);
   if (request.oversubscribe || request.ranks <= slots) return;
   throw InputError(
-      fmt::format("-n {}: the hosts {} have {} slot{}; ask for at most so many ranks, or give the "
-                  "hosts more slots",
-                  request.ranks, to_string(request.hosts), slots, slots == 1 ? "" : "s"));
+      fmt::format("-n {}: the hosts {} have {}; ask for at most so many ranks, or give the hosts "
+                  "more slots",
+                  request.ranks, to_string(request.hosts), counted(slots, "slot")));
 }
 
 // Keeps Open MPI from the machine's networks, as all ranks are here: TCP interfaces may not reach
@@ -311,8 +316,7 @@ int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
 void add_missing_variables(RankCommand& command, const MachineFacts& facts) {
   if (!facts.environment("PATH")) command.environment.emplace_back("PATH", default_path);
   if (!facts.has_home) command.environment.emplace_back("HOME", "/nonexistent");
-  const bool asks_hwloc = is_open_mpi(facts) || facts.launcher == Launcher::mpich;
-  if (asks_hwloc && !facts.environment(hwloc_components))
+  if (is_mpirun(facts.launcher) && !facts.environment(hwloc_components))
     command.environment.emplace_back(hwloc_components, hwloc_without_displays);
 }
 
@@ -359,8 +363,7 @@ RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
     command.processes = request.ranks;
     command.cpus = cpus_of_ranks(request, facts);
   }
-  command.starts_processes =
-      request.hosts.empty() && (is_open_mpi(facts) || facts.launcher == Launcher::mpich);
+  command.starts_processes = request.hosts.empty() && is_mpirun(facts.launcher);
   if (!request.hosts.empty() && is_open_mpi(facts)) {
     // Open MPI passes only named variables to other hosts.
     for (const auto& variable : command.environment)
