@@ -182,18 +182,15 @@ void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& fro
     log.warn("samples come in another order than so far: {}", change);
 }
 
-void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const TrainState& state) {
-  log.warn(
-      "stopped{} at step {}{}", by.empty() ? " on request" : " by " + by, state.step,
-      run.config.checkpoint.saves() ? "; the same command with --resume goes on from there" : "");
-}
-
-std::string stopped_by(const RunContext& context, const TrainState& state) {
+void log_stop(RunLog& log, const PreparedRun& run, const RunContext& context,
+              const TrainState& state) {
   auto by = context.stopping.by();
   const auto& limit = context.options.stop_after_epochs;
   if (by.empty() && limit && state.position == 0 && state.epoch >= *limit)
-    return fmt::format("--stop-after-epochs {}", *limit);
-  return by;
+    by = fmt::format("--stop-after-epochs {}", *limit);
+  log.warn(
+      "stopped{} at step {}{}", by.empty() ? " on request" : " by " + by, state.step,
+      run.config.checkpoint.saves() ? "; the same command with --resume goes on from there" : "");
 }
 
 void log_summary(RunLog& log, const PreparedRun& run, const RunRecorder& recorder,
