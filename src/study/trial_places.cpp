@@ -12,11 +12,6 @@ namespace kolo {
 
 namespace {
 
-int number_in(const MachineFacts& machine, const char* name) {
-  const auto text = machine.environment(name);
-  return text ? std::max(0, parse_number<int>(*text).value_or(0)) : 0;
-}
-
 // Number of trials at once: as requested, else as many as there is room for.
 int count_of(const PlaceOptions& options, int comfortable, int most, std::string_view of_what) {
   if (options.at_once == 0) return std::max(1, comfortable);
@@ -100,10 +95,10 @@ std::vector<TrialPlace> places_on_hosts(const MachineFacts& machine, const Place
 // Slurm chooses the processors. A step gets those of its tasks alone (--exact), and a share of the
 // memory; otherwise it would wait for the step before.
 std::vector<TrialPlace> places_in_slurm(const MachineFacts& machine, const PlaceOptions& options) {
-  const int nodes = std::max(1, number_in(machine, "SLURM_JOB_NUM_NODES"));
-  const int cpus = number_in(machine, "SLURM_CPUS_ON_NODE");
+  const int nodes = std::max(1, machine.number_in("SLURM_JOB_NUM_NODES"));
+  const int cpus = machine.number_in("SLURM_CPUS_ON_NODE");
   const int cpus_on_node = std::max(1, cpus > 0 ? cpus : machine.cores);
-  const int given = number_in(machine, "SLURM_NTASKS");
+  const int given = machine.number_in("SLURM_NTASKS");
   const int tasks = given > 0 ? given : checked_multiply(nodes, cpus_on_node);
   const int room = tasks / options.ranks;
   const int count = count_of(options, room, room, "the tasks of the job");
@@ -115,7 +110,7 @@ std::vector<TrialPlace> places_in_slurm(const MachineFacts& machine, const Place
                    .environment = {{"SLURM_EXACT", "1"},
                                    {"SLURM_JOB_NUM_NODES", nodes_of_trial},
                                    {"SLURM_NNODES", nodes_of_trial}}};
-  if (const int memory = number_in(machine, "SLURM_MEM_PER_NODE"))
+  if (const int memory = machine.number_in("SLURM_MEM_PER_NODE"))
     place.environment.emplace_back("SLURM_MEM_PER_NODE", std::to_string(memory / trials_on_node));
   return std::vector<TrialPlace>(static_cast<std::size_t>(count), place);
 }

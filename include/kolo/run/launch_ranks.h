@@ -84,6 +84,9 @@ struct MachineFacts {
   double shared_memory_room = std::numeric_limits<double>::infinity();  // bytes, where known
   std::optional<std::uint64_t> file_size_limit = {};  // bytes (ulimit -f), where there is one
   EnvironmentLookup environment = environment_variable;
+
+  // The whole number at the beginning of a variable; 0: it has none above 0.
+  [[nodiscard]] int number_in(const char* variable) const;
 };
 
 // Command that starts the ranks, and the variables that are set for it.

@@ -104,13 +104,6 @@ std::string to_string(const std::vector<Host>& hosts) {
 
 namespace {
 
-int positive_number(const MachineFacts& facts, const char* name) {
-  const auto text = facts.environment(name);
-  int value = 0;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), value);
-  return std::max(0, value);
-}
-
 bool is_open_mpi(const MachineFacts& facts) {
   return is_mpirun(facts.launcher) && facts.launcher != Launcher::mpich;
 }
@@ -120,7 +113,7 @@ int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
     return most_slots(spread_evenly(facts.job_hosts, request.ranks));
   if (!request.hosts.empty()) return std::min(request.ranks, most_slots(request.hosts));
   if (facts.launcher != Launcher::srun) return request.ranks;
-  const int nodes = std::max(1, positive_number(facts, "SLURM_JOB_NUM_NODES"));
+  const int nodes = std::max(1, facts.number_in("SLURM_JOB_NUM_NODES"));
   return (request.ranks + nodes - 1) / nodes;
 }
 
@@ -159,7 +152,7 @@ void add_transport(std::vector<std::string>& argv, const LaunchRequest& request,
 // limit without a job.
 int cores_of_slurm(const MachineFacts& facts) {
   const bool asks_slurm = facts.launcher == Launcher::srun || facts.launcher == Launcher::processes;
-  const int granted = asks_slurm ? positive_number(facts, "SLURM_CPUS_ON_NODE") : 0;
+  const int granted = asks_slurm ? facts.number_in("SLURM_CPUS_ON_NODE") : 0;
   return granted > 0 ? granted : std::numeric_limits<int>::max();
 }
 
@@ -303,9 +296,9 @@ std::vector<std::vector<int>> cpus_of_ranks(const LaunchRequest& request,
 
 int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
   if (request.threads > 0) return request.threads;
-  if (const int wanted = positive_number(facts, "OMP_NUM_THREADS")) return wanted;
+  if (const int wanted = facts.number_in("OMP_NUM_THREADS")) return wanted;
   if (facts.launcher == Launcher::srun) {
-    if (const int granted = positive_number(facts, "SLURM_CPUS_PER_TASK")) return granted;
+    if (const int granted = facts.number_in("SLURM_CPUS_PER_TASK")) return granted;
   }
   const int cores = std::min(facts.cores, cores_of_slurm(facts));
   return std::max(1, cores / ranks_per_node(request, facts));
@@ -322,9 +315,16 @@ void add_missing_variables(RankCommand& command, const MachineFacts& facts) {
 
 }  // namespace
 
+int MachineFacts::number_in(const char* variable) const {
+  const auto text = environment(variable);
+  int value = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), value);
+  return std::max(0, value);
+}
+
 int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts) {
   const int wanted = threads_wanted(request, facts);
-  const int limit = positive_number(facts, "OMP_THREAD_LIMIT");
+  const int limit = facts.number_in("OMP_THREAD_LIMIT");
   return limit > 0 ? std::min(wanted, limit) : wanted;
 }
 
