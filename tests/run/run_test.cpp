@@ -71,10 +71,7 @@ class Run : public ::testing::Test {
 
   // Options of a process that is alone.
   [[nodiscard]] RunOptions options() {
-    RunOptions options;
-    options.console = &console_;
-    options.stop_requested = [] { return false; };
-    return options;
+    return {.console = &console_, .stop_requested = [] { return false; }};
   }
 
   [[nodiscard]] History history() const { return History::read(folder_ / "run" / "history.json"); }
