@@ -1,5 +1,3 @@
-#include "run/box_prediction.h"
-
 #include <algorithm>
 #include <array>
 #include <limits>

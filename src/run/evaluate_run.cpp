@@ -106,8 +106,7 @@ MetricSums measure(const Communicator& communicator, const TrainedModel& trained
   EvaluationProgress progress;
   std::optional<ProgressBar> bar;
   if (communicator.rank() == 0 && options.console == nullptr) {
-    const auto shown = progress_options_from_environment();
-    bar.emplace(progress_stream(shown), shown);
+    make_bar(bar);
     bar->start(result.split, loader->batches());
     progress = [&](std::int64_t done, std::int64_t) { bar->update(done, {}); };
   }

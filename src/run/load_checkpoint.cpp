@@ -171,8 +171,6 @@ void require_weights_source(const fs::path& path) {
   if (!fs::is_directory(path)) require_weights_file(path);
 }
 
-enum class TensorValues { left_out, read };
-
 // Weights, and the file or checkpoint that has them.
 struct Saved {
   fs::path source;
@@ -187,15 +185,15 @@ NamedTensor tensor_of(const SafetensorsEntry& entry) {
   return {entry.name, torch::empty(entry.shape, options)};
 }
 
-Saved read_file(const fs::path& path, TensorValues values) {
+Saved read_file(const fs::path& path, CheckpointReading reading) {
   Saved saved{.source = path};
   try {
     for (const auto& entry : list_safetensors(path).tensors) {
       if (!entry.is_readable()) saved.unread_types.emplace(entry.name, entry.type_name);
-      if (!entry.is_readable() || values == TensorValues::left_out)
+      if (!entry.is_readable() || reading == CheckpointReading::headers)
         saved.tensors.push_back(tensor_of(entry));
     }
-    if (values == TensorValues::left_out) return saved;
+    if (reading == CheckpointReading::headers) return saved;
     for (auto& item : read_chosen_safetensors(path, &SafetensorsEntry::is_readable))
       saved.tensors.push_back(std::move(item));
     return saved;
@@ -206,12 +204,10 @@ Saved read_file(const fs::path& path, TensorValues values) {
   }
 }
 
-Saved read_saved(const fs::path& path, TensorValues values) {
+Saved read_saved(const fs::path& path, CheckpointReading reading) {
   require_weights_source(path);
-  if (!fs::is_directory(path)) return read_file(path, values);
+  if (!fs::is_directory(path)) return read_file(path, reading);
   const auto checkpoint = find_checkpoint(find_trained_run("weights", path), "best");
-  const auto reading =
-      values == TensorValues::read ? CheckpointReading::whole : CheckpointReading::headers;
   return {checkpoint, load_named(checkpoint, reading).content.model, {}};
 }
 
@@ -284,9 +280,9 @@ void require_any(const InitialWeights& weights, const torch::nn::Module& network
 }
 
 InitialWeights read_initial_weights(const RunConfig& config, const torch::nn::Module& network,
-                                    TensorValues values) {
+                                    CheckpointReading reading) {
   return at_setting(config, "model.init_from", [&] {
-    auto weights = compare(read_saved(config.model.init_from, values), network);
+    auto weights = compare(read_saved(config.model.init_from, reading), network);
     require_any(weights, network);
     return weights;
   });
@@ -307,14 +303,14 @@ void log_weights(RunLog& log, const InitialWeights& weights, std::size_t wanted)
 }  // namespace
 
 void require_initial_weights(const RunConfig& config, const torch::nn::Module& network) {
-  (void)read_initial_weights(config, network, TensorValues::left_out);
+  (void)read_initial_weights(config, network, CheckpointReading::headers);
 }
 
 void load_initial_weights(const RunConfig& config, const Communicator& communicator,
                           torch::nn::Module& network, RunLog* log) {
   if (communicator.rank() == 0) {
     const torch::NoGradGuard no_gradient;
-    const auto weights = read_initial_weights(config, network, TensorValues::read);
+    const auto weights = read_initial_weights(config, network, CheckpointReading::whole);
     for (std::size_t i = 0; i < weights.fitting.size(); ++i)
       torch::Tensor(weights.wanted[i]).copy_(weights.fitting[i].tensor);
     if (log != nullptr) log_weights(*log, weights, module_tensors(network).size());

@@ -109,8 +109,7 @@ std::shared_ptr<PipelinedNetwork> make_pipeline(const RunConfig& config, const D
   auto stages = network.stages();
   const auto rank = static_cast<std::size_t>(mesh.coordinate(MeshAxis::pipe));
   for (auto stage = cut.bounds[rank]; stage < cut.bounds[rank + 1]; ++stage)
-    for (const auto& each : stages[stage].modules)
-      move_network(*each.module, config, device);
+    for (const auto& each : stages[stage].modules) move_network(*each.module, config, device);
   return std::make_shared<PipelinedNetwork>(
       mesh, network, std::move(stages), objective,
       PipelinedNetworkOptions{.schedule = cut.shape.schedule,
@@ -173,11 +172,11 @@ std::vector<std::string> describe_pipeline(const RunConfig& config, const Pipeli
   for (std::size_t part = 0; part < cut.work.size(); ++part)
     parts.push_back(describe_part(cut, part));
   const auto replicas = replicas_of(config, ranks);
-  std::vector<std::string> lines{fmt::format(
-      "pipeline of {} ranks over {} stages, {}, {} micro-batch{} of {}; {} replica{}. {}",
-      shape.ranks, cut.stages.size(), name_of(shape.schedule), shape.micro_batches,
-      shape.micro_batches == 1 ? "" : "es", cut.micro_batch, replicas, replicas == 1 ? "" : "s",
-      fmt::join(parts, "; "))};
+  std::vector<std::string> lines{
+      fmt::format("pipeline of {} ranks over {} stages, {}, {} micro-batch{} of {}; {}. {}",
+                  shape.ranks, cut.stages.size(), name_of(shape.schedule), shape.micro_batches,
+                  shape.micro_batches == 1 ? "" : "es", cut.micro_batch,
+                  counted(replicas, "replica"), fmt::join(parts, "; "))};
   if (cut.has_batch_norms) {
     lines.push_back(fmt::format("batch norms see micro-batches of {} samples{}", cut.micro_batch,
                                 config.model.sync_batch_norm && replicas > 1

@@ -47,8 +47,7 @@ PredictionBar::PredictionBar(const Communicator& communicator, const RunOptions&
                              std::int64_t steps, const std::string& unit)
     : ranks_(communicator.size()) {
   if (communicator.rank() != 0 || options.console != nullptr) return;
-  const auto shown = progress_options_from_environment();
-  bar_.emplace(progress_stream(shown), shown);
+  make_bar(bar_);
   bar_->start("predicting", steps, 0, unit);
 }
 

@@ -14,6 +14,7 @@
 #include "kolo/comm/communicator.h"
 #include "kolo/data/array_file.h"
 #include "kolo/data/catalogue.h"
+#include "kolo/layout/tiles.h"
 #include "kolo/run/predict_run.h"
 #include "kolo/train/observe/progress.h"
 #include "run/rank_job.h"
@@ -39,6 +40,20 @@ class Prediction {
 [[nodiscard]] std::unique_ptr<Prediction> prepare_samples(const PredictionRequest& request,
                                                           const TrainedModel& trained,
                                                           PredictionInputs inputs, bool is_root);
+
+// Box to cut in tiles.
+struct TileRequest {
+  std::int64_t size = 0;             // cells per edge of the box
+  std::optional<AxisReach> reach;    // none: the whole box is a tile
+  std::optional<std::int64_t> core;  // cells per edge, where the user has said
+  double bytes_per_cell = 0;
+};
+
+// Plans the tiles of a box: of the requested core, or as large as the free memory of every rank's
+// device allows, and enough for all ranks where that is faster. The same on all ranks. Error: not
+// even the smallest fit. Collective.
+[[nodiscard]] std::vector<Tile> plan_tiles(const Communicator& communicator,
+                                           const c10::Device& device, const TileRequest& request);
 
 // InputError unless the output has one of these endings and can be written. `read`: the input.
 void require_output(const PredictionRequest& request, std::span<const std::string_view> endings,

@@ -65,8 +65,8 @@ void require_values_to_normalize(const RunConfig& config, const Dataset& trainin
   const auto passes = settings.accumulation > 1
                           ? fmt::format(" in {} passes", settings.accumulation)
                           : std::string();
-  const auto samples = fmt::format("{} sample{} per {}", of_replica, of_replica == 1 ? "" : "s",
-                                   replica_name(config, ranks));
+  const auto samples =
+      fmt::format("{} per {}", counted(of_replica, "sample"), replica_name(config, ranks));
   refuse_setting(
       config, settings.global_batch_size ? "training.global_batch_size" : "training.batch_size",
       is_last

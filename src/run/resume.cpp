@@ -9,6 +9,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
+#include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/kernels/onednn.h"
 #include "kolo/train/observe/history.h"
@@ -66,8 +67,7 @@ std::string describe_steps(int ranks_before, const StepSize& before, int ranks_n
                            const StepSize& now, bool has_last_step) {
   std::vector<std::string> parts;
   if (ranks_before != ranks_now)
-    parts.push_back(
-        fmt::format("{} rank{} instead of {}", ranks_now, ranks_now == 1 ? "" : "s", ranks_before));
+    parts.push_back(fmt::format("{} instead of {}", counted(ranks_now, "rank"), ranks_before));
   if (before.samples != now.samples)
     parts.push_back(fmt::format("{} samples per step instead of {}", now.samples, before.samples));
   if (before.rate != now.rate)
@@ -179,9 +179,9 @@ std::string describe_if_finished(const ResumePoint& point, const RunConfig& conf
     steps = std::max(steps, record.step);
   }
   return fmt::format(
-      "{} holds a finished run: {} epoch{}, {} steps{}{}. There is nothing to go on with. To train "
-      "longer, {}",
-      folder.path.string(), epochs, epochs == 1 ? "" : "s", steps,
+      "{} holds a finished run: {}, {} steps{}{}. There is nothing to go on with. To train longer, "
+      "{}",
+      folder.path.string(), counted(epochs, "epoch"), steps,
       is_out_of_patience && has_epochs ? ", ended by training.early_stopping_patience" : "",
       best_of(history.summary()),
       is_out_of_steps ? fmt::format("give more steps: --resume training.max_steps={}", 2 * steps)

@@ -13,6 +13,7 @@
 #include "config/settle.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/device.h"
+#include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/initialize.h"
@@ -46,13 +47,12 @@ bool wants_gpu(const DeviceConfig& device) {
 }
 
 std::string describe_machine(const DeviceConfig& device, int nodes) {
-  const auto counted = [](int count, const char* what, const std::string& name) {
-    return fmt::format("{} {}{}{}", count, what, count == 1 ? "" : "s",
-                       name.empty() ? "" : fmt::format(" ({})", name));
+  const auto in_brackets = [](const std::string& name) {
+    return name.empty() ? "" : fmt::format(" ({})", name);
   };
-  auto text = counted(detect_cpu_limits().online, "CPU", processor_name());
+  auto text = counted(detect_cpu_limits().online, "CPU") + in_brackets(processor_name());
   if (const int gpus = wants_gpu(device) ? cuda_devices().devices : 0; gpus > 0)
-    text += ", " + counted(gpus, "GPU", device_name(c10::Device(c10::kCUDA, 0)));
+    text += ", " + counted(gpus, "GPU") + in_brackets(device_name(c10::Device(c10::kCUDA, 0)));
   return nodes > 1 ? fmt::format("{} nodes of {}", nodes, text) : text;
 }
 

@@ -161,27 +161,25 @@ bool RunFolder::holds_step_folder() const {
 }
 
 void RunFolder::require_writable() const {
-  const auto refuse = [&](const fs::path& place, const std::string& reason) {
-    refuse_place(path, place, reason);
-  };
   // The existing part of the path must be folders, the last of them writable.
   std::error_code error;
   fs::path existing = fs::absolute(path, error).lexically_normal();
-  if (error || path.empty()) refuse(path, "is not a usable path");
-  if (!existing.has_relative_path()) refuse(path, "is the root of the file system");
+  if (error || path.empty()) refuse_place(path, path, "is not a usable path");
+  if (!existing.has_relative_path()) refuse_place(path, path, "is the root of the file system");
   for (fs::path outer = existing; outer.has_relative_path(); outer = outer.parent_path()) {
     const auto run = outer.parent_path();
     const bool is_run =
         fs::exists(run / mark_name, error) ||
         (fs::exists(run / "config.yaml", error) && fs::exists(run / "history.json", error));
     if (is_run && is_own_name(outer.filename().string()))
-      refuse(run, "is another run's folder, and this would be inside of what it writes");
+      refuse_place(path, run,
+                   "is another run's folder, and this would be inside of what it writes");
   }
   while (!fs::exists(existing, error) && existing.has_relative_path()) {
-    if (error && error != std::errc::not_a_directory) refuse(existing, error.message());
+    if (error && error != std::errc::not_a_directory) refuse_place(path, existing, error.message());
     existing = existing.parent_path();
   }
-  if (!fs::is_directory(existing)) refuse(existing, "is not a folder");
+  if (!fs::is_directory(existing)) refuse_place(path, existing, "is not a folder");
   require_room_to_write(path, existing);
 }
 
@@ -263,16 +261,14 @@ fs::path RunFolder::move_aside() const {
 }
 
 void RunFolder::remove_leftovers() const {
-  std::vector<fs::path> leftovers;
   for (const auto& entry : entries_in(path)) {
     const auto name = entry.filename().string();
     const bool is_ours =
         is_part_file(name, ".curves.part") || is_part_file(name, mark_name) ||
         name == ".curves.part" ||
         std::ranges::any_of(run_names, [&](auto own) { return is_part_file(name, own); });
-    if (is_ours && fs::is_regular_file(fs::symlink_status(entry))) leftovers.push_back(entry);
+    if (is_ours && fs::is_regular_file(fs::symlink_status(entry))) fs::remove(entry);
   }
-  for (const auto& file : leftovers) fs::remove(file);
 }
 
 void RunFolder::remove_timelines_of_ranks() const {

@@ -9,6 +9,7 @@
 
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
+#include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/kernels/onednn.h"
 #include "kolo/optim/catalogue.h"
@@ -40,9 +41,8 @@ void log_start(RunLog& log, const Topology& topology) {
 void log_ranks(RunLog& log, const RunConfig& config, const Communicator& communicator) {
   const auto capabilities = communicator.capabilities();
   const auto& topology = communicator.topology();
-  log.info("{} rank{} on {} node{}, {} thread{} each; {}", topology.size,
-           topology.size == 1 ? "" : "s", topology.nodes, topology.nodes == 1 ? "" : "s",
-           at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
+  log.info("{} on {}, {} each; {}", counted(topology.size, "rank"), counted(topology.nodes, "node"),
+           counted(at::get_num_threads(), "thread"),
            capabilities.backend == "solo" ? "no communication"
                                           : "communication by " + capabilities.transport);
   if (config.device.intra_threads > at::get_num_threads()) {
@@ -74,9 +74,8 @@ void log_data(RunLog& log, const PreparedRun& run) {
 void log_network(RunLog& log, const RunConfig& config, const Trainer& trainer,
                  const ModelSummary& model) {
   const auto precision = config.training.precision;
-  log.info("model {}: {} parameters in {} bucket{}{}{}{}", config.model.name,
-           format_count(model.parameters), trainer.plan().buckets.size(),
-           trainer.plan().buckets.size() == 1 ? "" : "s",
+  log.info("model {}: {} parameters in {}{}{}{}", config.model.name, format_count(model.parameters),
+           counted(std::ssize(trainer.plan().buckets), "bucket"),
            config.parallel.pipeline > 1 ? " on rank 0" : "",
            model.trainable_parameters < model.parameters
                ? fmt::format(", {} of them trained", format_count(model.trainable_parameters))
@@ -102,9 +101,9 @@ void log_optimizer(RunLog& log, const RunConfig& config, int ranks, const Traine
   const auto batch_size = batch_size_of(config.training, replicas);
   if (config.training.virtual_ranks > 0) {
     log.info(
-        "{} virtual ranks: the results are those of any number of ranks up to {} (with {} "
-        "thread{} each, on such processors)",
-        replicas, replicas, at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
+        "{} virtual ranks: the results are those of any number of ranks up to {} (with {} each, on "
+        "such processors)",
+        replicas, replicas, counted(at::get_num_threads(), "thread"));
   }
   const auto passes = config.training.accumulation;
   log.info("optimizer {}, batch {} per {}{} ({} in all), learning rate {:.4g}{}{}{}",
@@ -183,18 +182,15 @@ void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& fro
     log.warn("samples come in another order than so far: {}", change);
 }
 
-void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const TrainState& state) {
-  log.warn(
-      "stopped{} at step {}{}", by.empty() ? " on request" : " by " + by, state.step,
-      run.config.checkpoint.saves() ? "; the same command with --resume goes on from there" : "");
-}
-
-std::string stopped_by(const RunContext& context, const TrainState& state) {
+void log_stop(RunLog& log, const PreparedRun& run, const RunContext& context,
+              const TrainState& state) {
   auto by = context.stopping.by();
   const auto& limit = context.options.stop_after_epochs;
   if (by.empty() && limit && state.position == 0 && state.epoch >= *limit)
-    return fmt::format("--stop-after-epochs {}", *limit);
-  return by;
+    by = fmt::format("--stop-after-epochs {}", *limit);
+  log.warn(
+      "stopped{} at step {}{}", by.empty() ? " on request" : " by " + by, state.step,
+      run.config.checkpoint.saves() ? "; the same command with --resume goes on from there" : "");
 }
 
 void log_summary(RunLog& log, const PreparedRun& run, const RunRecorder& recorder,

@@ -116,10 +116,9 @@ void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary)
 // Logs the checkpoint that the run resumes from, and all differences.
 void log_resume(RunLog& log, const PreparedRun& run, const LoadedCheckpoint& from);
 
-// Reason why the run stops at this state; empty: unknown.
-[[nodiscard]] std::string stopped_by(const RunContext& context, const TrainState& state);
-// Logs a stop on request; `by`: "SIGTERM", or empty.
-void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const TrainState& state);
+// Logs a stop on request, and its reason where that is known.
+void log_stop(RunLog& log, const PreparedRun& run, const RunContext& context,
+              const TrainState& state);
 
 // Logs the best epoch, and where the results are.
 void log_summary(RunLog& log, const PreparedRun& run, const RunRecorder& recorder,

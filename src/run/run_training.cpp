@@ -11,7 +11,6 @@
 #include "kolo/data/loader.h"
 #include "kolo/nn/models.h"
 #include "kolo/nn/network.h"
-#include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/objective.h"
@@ -72,11 +71,6 @@ void finish_timeline(const Timeline& timeline, const Communicator& communicator,
   (void)merge_timelines(folder.timelines_of_ranks(), folder.timeline());
   log->info("timeline in {}: open it in chrome://tracing or https://ui.perfetto.dev",
             folder.timeline().string());
-}
-
-// Size of a checkpoint, estimated where ranks have parts of the network.
-std::uint64_t checkpoint_bytes(const RunConfig& config, const Trainer& trainer) {
-  return trainer.checkpoint_bytes() * static_cast<std::uint64_t>(config.parallel.pipeline);
 }
 
 // Does a rank's part of a run, from its loaders to its end. Returns the exit status. Collective.
@@ -140,8 +134,11 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   }
   if (is_root) {
     if (checkpoints && !checkpoints->describe().empty()) log->debug("{}", checkpoints->describe());
-    if (auto* const time = context.stopping.time(); time != nullptr && checkpoints)
-      time->expect_checkpoints(checkpoint_bytes(config, trainer));
+    if (auto* const time = context.stopping.time(); time != nullptr && checkpoints) {
+      // An estimate where ranks have parts of the network.
+      time->expect_checkpoints(trainer.checkpoint_bytes() *
+                               static_cast<std::uint64_t>(config.parallel.pipeline));
+    }
     for (auto* const observer : context.observers) trainer.add_observer(*observer);
   }
 
@@ -152,7 +149,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   finish_timeline(timeline, communicator, run.folder, context, log);
   const bool is_stopped = outcome == TrainOutcome::stopped;
   if (is_root && is_stopped) {
-    log_stop(*log, run, stopped_by(context, trainer.state()), trainer.state());
+    log_stop(*log, run, context, trainer.state());
   } else if (is_root) {
     if (config.model.name == torchscript_model)
       save_torchscript(*network.whole, run.folder.path / torchscript_file);

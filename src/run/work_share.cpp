@@ -10,6 +10,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
+#include "kolo/base/text.h"
 #include "kolo/config/factories.h"
 #include "kolo/layout/virtual_ranks.h"
 #include "kolo/nn/network.h"
@@ -104,9 +105,9 @@ WorkShareText describe_work_share(const RunConfig& config, const Datasets& datas
   constexpr double megabyte = 1e6;
   const auto replicas = replicas_of(config, ranks);
   text.lines.push_back(fmt::format(
-      "{} ranks share a sample, cut as {}; {} replica{}. Per sample and step a rank sends {:.3g} "
-      "MB of halos in {} messages and keeps {:.3g} MB for backward",
-      plan.ranks(), text_of(plan), replicas, replicas == 1 ? "" : "s",
+      "{} ranks share a sample, cut as {}; {}. Per sample and step a rank sends {:.3g} MB of halos "
+      "in {} messages and keeps {:.3g} MB for backward",
+      plan.ranks(), text_of(plan), counted(replicas, "replica"),
       static_cast<double>(most.halo_elements) * sizeof(float) / megabyte, most.halo_messages,
       static_cast<double>(most.kept_elements) * sizeof(float) / megabyte));
   if (const auto whole = describe_whole(plan, network); !whole.empty())
@@ -195,9 +196,8 @@ void load_data(const Communicator& communicator, Datasets& datasets) {
     load.read({shared, shared.get() + begin}, topology.local_rank, topology.local_size);
     begin += aligned(load.bytes);
   }
-  datasets.note_of_loads =
-      fmt::format("{} of data in memory, once for the {} rank{} of a node", format_bytes(bytes),
-                  topology.local_size, topology.local_size == 1 ? "" : "s");
+  datasets.note_of_loads = fmt::format("{} of data in memory, once for the {} of a node",
+                                       format_bytes(bytes), counted(topology.local_size, "rank"));
 }
 
 }  // namespace kolo

@@ -1,13 +1,16 @@
 #include "kolo/study/bench.h"
 
+#include <mutex>
 #include <utility>
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
+#include "kolo/base/clock.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/statistics.h"
+#include "kolo/comm/collective_call.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
@@ -173,6 +176,42 @@ void profile_steps(const BenchRequest& request, const RunConfig& config, const D
   }
 }
 
+// Counts the halos of this rank (messages named "halo") on the communicators that it listens to,
+// and all that are split from them later. Time counts while any message is under way, from its
+// submission on; so it includes waits for the other rank.
+class HaloCounter final : public CollectiveListener {
+ public:
+  void on_submit(const CollectiveCall& call) noexcept override {
+    if (!is_halo(call)) return;
+    const std::lock_guard lock(mutex_);
+    if (under_way_++ == 0) watch_ = {};
+    if (call.collective != Collective::send) return;
+    total_.bytes += static_cast<double>(call.input.bytes());
+    total_.messages += 1;
+  }
+  void on_finish(const CollectiveCall& call, bool /*failed*/) noexcept override {
+    if (!is_halo(call)) return;
+    const std::lock_guard lock(mutex_);
+    if (--under_way_ == 0) total_.seconds += watch_.seconds();
+  }
+
+  // Returns the halos since the last call, between exchanges, and counts anew.
+  HaloUse take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(total_, {});
+  }
+
+ private:
+  static bool is_halo(const CollectiveCall& call) {
+    return is_transfer(call.collective) && call.name == "halo";
+  }
+
+  std::mutex mutex_;
+  int under_way_ = 0;
+  Stopwatch watch_;
+  HaloUse total_;
+};
+
 // The plan, with a call of `forget` at the beginning and after the warm-up.
 BenchPlan forgetting_warmup(const BenchPlan& plan, std::function<void()> forget) {
   auto counted = plan;
@@ -212,7 +251,7 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, const RunP
                              trainer_options(prepared.config));
   const auto& trainer = training.trainer;
   const auto plan = forgetting_warmup(given, [&] {
-    halos.reset();
+    (void)halos.take();
     if (training.pipelined) (void)training.pipelined->take_idle_time();
   });
   const auto use = mode == BenchMode::synthetic ? BatchUse::first_again : BatchUse::all;
@@ -220,7 +259,7 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, const RunP
       mode, gather(communicator, share,
                    measure_training(communicator, *trainer, *loaders.training, plan, use))};
   if (share.shares_samples()) {
-    const auto [bytes, messages, seconds] = halos.total();
+    const auto [bytes, messages, seconds] = halos.take();
     const auto steps = static_cast<double>(checked_multiply(plan.steps, plan.trials));
     measurement.halos =
         gather_values(communicator, HaloUse{bytes / steps, messages / steps, seconds / steps});
@@ -236,8 +275,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   std::optional<ProgressBar> bar;
   std::int64_t steps_done = 0;
   if (communicator.rank() == 0) {
-    const auto options = progress_options_from_environment();
-    bar.emplace(progress_stream(options), options);
+    make_bar(bar);
     plan.step_done = [&] { bar->update(++steps_done, {}); };
   }
   const auto begin = [&](const std::string& part) {

@@ -58,10 +58,6 @@ std::vector<BenchTrial> measure(const Communicator& communicator, const BenchPla
   return trials;
 }
 
-bool is_halo(const CollectiveCall& call) {
-  return is_transfer(call.collective) && call.name == "halo";
-}
-
 }  // namespace
 
 Batch first_batch(Loader& loader) {
@@ -108,31 +104,6 @@ std::vector<BenchTrial> measure_training(const Communicator& communicator, Train
         trial.communication_seconds = trainer.communication().exposed_seconds;
         if (!first) trial.data_seconds = waiting.seconds();
       });
-}
-
-void HaloCounter::on_submit(const CollectiveCall& call) noexcept {
-  if (!is_halo(call)) return;
-  const std::lock_guard lock(mutex_);
-  if (under_way_++ == 0) watch_ = {};
-  if (call.collective != Collective::send) return;
-  total_.bytes += static_cast<double>(call.input.bytes());
-  total_.messages += 1;
-}
-
-void HaloCounter::on_finish(const CollectiveCall& call, bool /*failed*/) noexcept {
-  if (!is_halo(call)) return;
-  const std::lock_guard lock(mutex_);
-  if (--under_way_ == 0) total_.seconds += watch_.seconds();
-}
-
-void HaloCounter::reset() {
-  const std::lock_guard lock(mutex_);
-  total_ = {};
-}
-
-HaloUse HaloCounter::total() const {
-  const std::lock_guard lock(mutex_);
-  return total_;
 }
 
 }  // namespace kolo

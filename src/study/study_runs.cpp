@@ -128,7 +128,7 @@ fs::path own_script(const std::string& scheduler) {
 }
 
 ProbeResult ask(const std::vector<std::string>& command) {
-  const auto answer = probe({.argv = command, .environment = {}}, longest_answer);
+  const auto answer = probe({.argv = command}, longest_answer);
   if (answer.status) return answer;
   throw Error(fmt::format("scheduler: {} did not answer within {} s", join(command, " "),
                           longest_answer.count()));

@@ -12,11 +12,6 @@ namespace kolo {
 
 namespace {
 
-int number_in(const MachineFacts& machine, const char* name) {
-  const auto text = machine.environment(name);
-  return text ? std::max(0, parse_number<int>(*text).value_or(0)) : 0;
-}
-
 // Number of trials at once: as requested, else as many as there is room for.
 int count_of(const PlaceOptions& options, int comfortable, int most, std::string_view of_what) {
   if (options.at_once == 0) return std::max(1, comfortable);
@@ -69,7 +64,7 @@ std::vector<TrialPlace> places_here(const MachineFacts& machine,
                              : count_of(options, machine.cores / options.ranks,
                                         machine.cpus / options.ranks, "this machine's processors");
   std::vector<TrialPlace> places(static_cast<std::size_t>(count),
-                                 {.cpus = {}, .cores = std::max(1, machine.cores / count)});
+                                 {.cores = std::max(1, machine.cores / count)});
   bind(places, cores, options.ranks);
   if (gpus / count < options.ranks) return places;
   const auto parts = equal_parts(options.gpus, count);
@@ -92,7 +87,7 @@ std::vector<TrialPlace> places_on_hosts(const MachineFacts& machine, const Place
   for (int i = 0; i < count; ++i) {
     const auto begin = hosts.begin() + static_cast<long>(i) * hosts_of_trial;
     const auto own = spread_evenly({begin, begin + hosts_of_trial}, options.ranks);
-    places.push_back({.cpus = {}, .arguments = {"--hosts", to_string(own)}});
+    places.push_back({.arguments = {"--hosts", to_string(own)}});
   }
   return places;
 }
@@ -100,10 +95,10 @@ std::vector<TrialPlace> places_on_hosts(const MachineFacts& machine, const Place
 // Slurm chooses the processors. A step gets those of its tasks alone (--exact), and a share of the
 // memory; otherwise it would wait for the step before.
 std::vector<TrialPlace> places_in_slurm(const MachineFacts& machine, const PlaceOptions& options) {
-  const int nodes = std::max(1, number_in(machine, "SLURM_JOB_NUM_NODES"));
-  const int cpus = number_in(machine, "SLURM_CPUS_ON_NODE");
+  const int nodes = std::max(1, machine.number_in("SLURM_JOB_NUM_NODES"));
+  const int cpus = machine.number_in("SLURM_CPUS_ON_NODE");
   const int cpus_on_node = std::max(1, cpus > 0 ? cpus : machine.cores);
-  const int given = number_in(machine, "SLURM_NTASKS");
+  const int given = machine.number_in("SLURM_NTASKS");
   const int tasks = given > 0 ? given : checked_multiply(nodes, cpus_on_node);
   const int room = tasks / options.ranks;
   const int count = count_of(options, room, room, "the tasks of the job");
@@ -111,12 +106,11 @@ std::vector<TrialPlace> places_in_slurm(const MachineFacts& machine, const Place
   const auto nodes_of_trial =
       fmt::format("{}", std::min(nodes, (options.ranks + tasks_on_node - 1) / tasks_on_node));
   const int trials_on_node = std::max(1, (count + nodes - 1) / nodes);
-  TrialPlace place{.cpus = {},
-                   .cores = std::max(1, cpus_on_node / trials_on_node),
+  TrialPlace place{.cores = std::max(1, cpus_on_node / trials_on_node),
                    .environment = {{"SLURM_EXACT", "1"},
                                    {"SLURM_JOB_NUM_NODES", nodes_of_trial},
                                    {"SLURM_NNODES", nodes_of_trial}}};
-  if (const int memory = number_in(machine, "SLURM_MEM_PER_NODE"))
+  if (const int memory = machine.number_in("SLURM_MEM_PER_NODE"))
     place.environment.emplace_back("SLURM_MEM_PER_NODE", std::to_string(memory / trials_on_node));
   return std::vector<TrialPlace>(static_cast<std::size_t>(count), place);
 }

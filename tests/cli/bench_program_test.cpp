@@ -1,6 +1,5 @@
 // kolo bench, end to end through the binary.
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/program.h"
 #include "kolo/train/observe/bench_records.h"
@@ -12,16 +11,11 @@ namespace {
 class BenchProgram : public ::testing::Test {
  protected:
   // In a folder of its own, so that whatever is written there is seen.
-  [[nodiscard]] ProcessResult bench(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(),
-                     {"bench", config_, "--steps", "3", "--warmup", "1", "--trials", "2"});
-    return run_kolo(arguments);
+  [[nodiscard]] std::vector<std::string> words(const std::vector<std::string>& more) const {
+    return joined({"bench", config_, "--steps", "3", "--warmup", "1", "--trials", "2"}, more);
   }
-  [[nodiscard]] nlohmann::json bench_json(std::vector<std::string> arguments) const {
-    arguments.emplace_back("--json");
-    const auto result = bench(std::move(arguments));
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    return nlohmann::json::parse(result.output);
+  [[nodiscard]] nlohmann::json bench_json(const std::vector<std::string>& more) const {
+    return json_of(words(more));
   }
 
   TemporaryFolder folder_;
@@ -58,8 +52,8 @@ TEST_F(BenchProgram, ShowsATableOfTheModesAskedFor) {
                             {{"KOLO_TERMINAL", "80 ascii"}});
   EXPECT_EQ(all.exit_code, 0) << all.errors;
   // And how far it is.
-  EXPECT_TRUE(says(all.output, {"\rio ", "\rsynthetic ", "\rfull ", "0/4"}));
-  EXPECT_TRUE(says(all.output, {"mnist_net on dummy, 1 rank", "synthetic "}));
+  EXPECT_TRUE(says(all.output, {"\rio ", "\rsynthetic ", "\rfull ", "0/4",
+                                "mnist_net on dummy, 1 rank", "synthetic "}));
   EXPECT_THAT(all.output,
               ::testing::AnyOf(::testing::HasSubstr("bound by "), ::testing::HasSubstr("noisy: ")));
   const auto io = bench_json({"--mode", "io"});
@@ -81,14 +75,10 @@ TEST_F(BenchProgram, StepsOnOneBatchNeedNoData) {
                 ", n_train: 2, n_valid: 2, crop: 32}",
             "model={name: unet3d, levels: 3, channels: 4}", "training.loss=l1",
             "training.global_batch_size=2"}}) {
-    auto arguments = data;
-    arguments.insert(arguments.end(), {"--mode", "synthetic"});
-    const auto json = bench_json(arguments);
+    const auto json = bench_json(joined(data, {"--mode", "synthetic"}));
     EXPECT_GT(json["synthetic"]["samples_per_second"]["median"], 0) << data[0];
-    arguments.back() = "full";
-    const auto refused = bench(arguments);
-    EXPECT_EQ(refused.exit_code, 2) << data[0];
-    EXPECT_TRUE(says(refused.errors, {"nowhere", "kolo data "}))
+    EXPECT_TRUE(
+        is_refused(run_kolo(words(joined(data, {"--mode", "full"}))), {"nowhere", "kolo data "}))
         << "and which command makes or gets it";
   }
 }
@@ -181,7 +171,7 @@ TEST_F(BenchProgram, ProfilesAloneAndWithoutUpdatesByBucket) {
 }
 
 TEST_F(BenchProgram, RefusesWhatCannotWorkBeforeAnythingStarts) {
-  const auto shared = bench({"-n", "3"});
+  const auto shared = run_kolo(words({"-n", "3"}));
   EXPECT_TRUE(
       is_refused(shared, {"16 samples can't be shared evenly by 3 ranks", "a batch of 15 or 18"}));
   EXPECT_TRUE(shared.output.empty());

@@ -40,9 +40,7 @@ class EvalProgram : public ::testing::Test {
   static std::string run() { return (*folder / "run").string(); }
 
   static nlohmann::json eval_json(const std::vector<std::string>& arguments) {
-    const auto result = eval(joined(arguments, {"--json"}));
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    return nlohmann::json::parse(result.output);
+    return json_of(joined({"eval"}, arguments));
   }
 
   static inline std::unique_ptr<TemporaryFolder> folder;
@@ -168,8 +166,7 @@ TEST_F(EvalProgram, RefusesADamagedCheckpointInItsOwnWords) {
   for (const auto* const manifest : {"", "null", "{", "{\"format\": null}"}) {
     write_file(checkpoint / "manifest.json", manifest);
     const auto result = eval({checkpoint.string()});
-    EXPECT_EQ(result.exit_code, 2) << manifest;
-    EXPECT_TRUE(says(result.errors, {checkpoint.string(), "malformed"}));
+    EXPECT_TRUE(is_refused(result, {checkpoint.string(), "malformed"})) << manifest;
     EXPECT_FALSE(says(result.errors, {"exception"}));
   }
   // No other one is taken in its place.

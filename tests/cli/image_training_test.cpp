@@ -1,26 +1,19 @@
 // Training of the image networks, end to end through the binary.
-
 #include "cli/shipped_configurations.h"
+#include "cli/small_runs.h"
 #include "support/matchers.h"
-#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-class ImageTraining : public ::testing::Test {
+class ImageTraining : public Runs {
  protected:
-  ProcessResult train(const std::vector<std::string>& more) {
-    return run_kolo(joined({"train", config, "--output", folder / "run"}, more));
-  }
-
-  TemporaryFolder folder;
-  std::string config = folder.write("images.yaml",
-                                    "data: {name: dummy, input_shape: [16, 16, 3], n_train: 32, "
-                                    "n_valid: 20}\n"
-                                    "model: {name: resnet_small, n_classes: 7}\n"
-                                    "optimizer: {name: SGD, momentum: 0.9}\n"
-                                    "training: {batch_size: 8, metrics: [accuracy, "
-                                    "top_k_categorical_accuracy]}\n");
+  ImageTraining()
+      : Runs(
+            "data: {name: dummy, input_shape: [16, 16, 3], n_train: 32, n_valid: 20}\n"
+            "model: {name: resnet_small, n_classes: 7}\n"
+            "optimizer: {name: SGD, momentum: 0.9}\n"
+            "training: {batch_size: 8, metrics: [accuracy, top_k_categorical_accuracy]}\n") {}
 };
 
 TEST_F(ImageTraining, ShowsTheModelAndTheTopFive) {
@@ -29,18 +22,19 @@ TEST_F(ImageTraining, ShowsTheModelAndTheTopFive) {
                               "training.label_smoothing=0.1"}),
                        {"optimizer rmsprop (epsilon 1e-07, added as in Keras), batch 4 per rank",
                         "top 5", "model.txt"}));
-  const auto history = History::read(folder / "run" / "history.json");
-  ASSERT_EQ(history.epochs().size(), 3U);
-  EXPECT_GE(history.epochs()[2].val_top_accuracy, history.epochs()[2].val_accuracy);
+  const auto trained = history();
+  const auto epochs = trained.epochs();
+  ASSERT_EQ(epochs.size(), 3U);
+  EXPECT_GE(epochs[2].val_top_accuracy, epochs[2].val_accuracy);
   EXPECT_TRUE(std::filesystem::file_size(folder / "run" / "model.txt") > 1000);
 }
 
 TEST_F(ImageTraining, ANetworkWithBatchNormGoesOnToTheSameBits) {
   ASSERT_EQ(train({"-n", "2", "--n_epochs", "2"}).exit_code, 0);
-  const auto whole = History::read(folder / "run" / "history.json");
-  std::filesystem::remove_all(folder / "run/checkpoints/step-00000004");
+  const auto whole = history();
+  std::filesystem::remove_all(checkpoint(4).parent_path());
   ASSERT_TRUE(succeeds(train({"-n", "2", "--n_epochs", "2", "--resume"})));
-  const auto resumed = History::read(folder / "run" / "history.json");
+  const auto resumed = history();
   ASSERT_EQ(resumed.epochs().size(), whole.epochs().size());
   EXPECT_EQ(resumed.epochs()[2].loss, whole.epochs()[2].loss);
   EXPECT_EQ(resumed.epochs()[2].val_loss, whole.epochs()[2].val_loss);

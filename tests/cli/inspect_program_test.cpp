@@ -2,7 +2,6 @@
 #include <limits>
 
 #include <torch/types.h>
-#include <nlohmann/json.hpp>
 
 #include "cli/program.h"
 #include "data/boxes/boxes.h"
@@ -27,13 +26,9 @@ class InspectProgram : public ::testing::Test {
     for (int i = 0; i < 5 * 64; ++i) box.hydro.push_back(static_cast<float>(i % 64) / 64);
     box.parameters = {{"seed", 5}};
   }
-  ProcessResult inspect(const std::string& path, const std::vector<std::string>& more = {}) {
-    return run_kolo(joined({"data", "inspect", path}, more));
-  }
-  Json inspected(const std::string& path, const std::vector<std::string>& more = {"--json"}) {
-    const auto result = inspect(path, more);
-    EXPECT_EQ(result.exit_code, 0) << result.errors;
-    return Json::parse(result.output);
+  ProcessResult inspect(const std::string& path) { return run_kolo({"data", "inspect", path}); }
+  Json inspected(const std::string& path, const std::vector<std::string>& more = {}) {
+    return json_of(joined({"data", "inspect", path}, more));
   }
 
   TemporaryFolder folder;
@@ -63,8 +58,7 @@ TEST_F(InspectProgram, ShowsBoxes) {
   EXPECT_EQ(inspected(folder / "plain.h5")["facts"]["seed"], 5);
   EXPECT_TRUE(says(chunked["advice"].dump(), {"kolo data convert"}));
   EXPECT_EQ(inspected(folder / "pair")["arrays"][0]["name"], "pair_data.npy");
-  EXPECT_THAT(inspected(folder / "plain.h5", {"--json", "--quick"})["arrays"][0]["channels"],
-              IsEmpty());
+  EXPECT_THAT(inspected(folder / "plain.h5", {"--quick"})["arrays"][0]["channels"], IsEmpty());
   EXPECT_TRUE(says(inspect(folder / "plain.h5").output,
                    {"Nbody      4 x 4 x 4 x 4 of float32", "seed: 5"}));
 }
@@ -152,10 +146,7 @@ TEST_F(InspectProgram, SaysWhatIsWrong) {
         {folder.write("bad.npy", "\x93NUMPY\x09"), "as .npy"},
         {folder.write("bad.h5", "\x89HDF\r\n\x1a\n"), "as HDF5"},
         {folder.path().string(), folder.path().string()}}) {
-    const auto result = inspect(path);
-    EXPECT_EQ(result.exit_code, 2) << path;
-    EXPECT_EQ(result.output, "");
-    EXPECT_TRUE(says(result.errors, {words}));
+    expect_refused(inspect(path), words);
   }
 }
 

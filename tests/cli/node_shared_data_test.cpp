@@ -6,8 +6,8 @@
 
 #include "cli/background.h"
 #include "data/gzip_bytes.h"
-#include "kolo/data/box_files.h"
 #include "kolo/data/dataset.h"
+#include "run/random_box.h"
 #include "support/idx_files.h"
 #include "support/read_all.h"
 #include "support/says.h"
@@ -38,12 +38,7 @@ std::vector<std::size_t> shared_pieces(const std::string& argument) {
 
 TEST(NodeSharedData, KilledRanksLeaveNothingInSharedMemory) {
   const TemporaryFolder folder;
-  SimulationBox box{.size = box_edge};
-  for (auto* const field : {&box.nbody, &box.hydro}) {
-    const auto channels = field == &box.nbody ? nbody_channels : hydro_channels;
-    field->assign(static_cast<std::size_t>(channels * box_edge * box_edge * box_edge), .5F);
-  }
-  write_box_hdf5(box, folder / "box.h5");
+  write_box_hdf5(random_box(box_edge, 1), folder / "box.h5");
   const auto path = (folder / "box.h5").string(), run = (folder / "run").string();
   const auto config = folder.write(
       "box.yaml",

@@ -1,11 +1,6 @@
 // A network in a pipeline of two ranks, through the binary: kolo train and what looks at it.
-#include <nlohmann/json.hpp>
-
-#include "cli/background.h"
-#include "cli/program.h"
-#include "kolo/train/observe/history.h"
+#include "cli/small_runs.h"
 #include "support/matchers.h"
-#include "support/says.h"
 
 namespace kolo::testing {
 namespace {
@@ -13,21 +8,15 @@ namespace {
 using ::testing::Ge;
 using ::testing::Lt;
 
-class PipelineProgram : public ::testing::Test {
+class PipelineProgram : public Runs {
  protected:
-  [[nodiscard]] ProcessResult train(const std::vector<std::string>& more) const {
-    return run_kolo(joined({"train", config_, "--output", run()}, more));
-  }
-  [[nodiscard]] std::string run() const { return (folder_ / "run").string(); }
-
-  TemporaryFolder folder_;
-  std::string config_ =
-      folder_.write("images.yaml",
-                    "data: {name: dummy, input_shape: [3, 16, 16], n_train: 70, n_valid: 21}\n"
-                    "model: {name: resnet_small}\n"
-                    "optimizer: {name: sgd, momentum: 0.9, lr: 0.001}\n"
-                    "training: {batch_size: 16, n_epochs: 1}\n"
-                    "parallel: {pipeline: 2, microbatches: 4}\n");
+  PipelineProgram()
+      : Runs(
+            "data: {name: dummy, input_shape: [3, 16, 16], n_train: 70, n_valid: 21}\n"
+            "model: {name: resnet_small}\n"
+            "optimizer: {name: sgd, momentum: 0.9, lr: 0.001}\n"
+            "training: {batch_size: 16, n_epochs: 1}\n"
+            "parallel: {pipeline: 2, microbatches: 4}\n") {}
 };
 
 TEST_F(PipelineProgram, TrainsAndShowsWhenRanksAreIdle) {
@@ -36,17 +25,14 @@ TEST_F(PipelineProgram, TrainsAndShowsWhenRanksAreIdle) {
       {"pipeline of 2 ranks over ", "1f1b, 4 micro-batches of 4; 1 replica. rank 0: stem to ",
        "; rank 1: ", "batch norms see micro-batches of 4",
        "each epoch leaves out 6 of 70 samples"}));
-  ASSERT_TRUE(succeeds(run_kolo({"timeline", run(), "-o", (folder_ / "all.json").string()}),
+  ASSERT_TRUE(succeeds(run_kolo({"timeline", folder / "run", "-o", folder / "all.json"}),
                        {"idle in a pipeline of 2 ranks, 4 micro-batches; equal stages "
                         "without messages: 20.0 %\n  mean of ",
                         "mean of 4 steps: rank 0 "}));
 
-  const auto history = History::read(folder_ / "run" / "history.json");
-  const auto eval = run_kolo({"eval", run(), "--json"});
-  ASSERT_EQ(eval.exit_code, 0) << eval.errors;
-  const auto json = nlohmann::json::parse(eval.output);
+  const auto json = json_of({"eval", folder / "run"});
   EXPECT_EQ(json["samples"], 21);
-  const double loss = history.epochs().back().val_loss;
+  const double loss = history().epochs().back().val_loss;
   EXPECT_NEAR(json["loss"].get<double>(), loss, 1e-5 * loss);
 
   ASSERT_TRUE(succeeds(train({"--resume", "training.n_epochs=2", "parallel.pipeline=1",
@@ -59,17 +45,16 @@ TEST_F(PipelineProgram, DropoutDoesNotDependOnSchedules) {
   const auto losses = [&](const std::string& schedule) {
     EXPECT_TRUE(succeeds(train(
         {"-n", "2", "model.name=cnn", "model.dropout=0.5", "parallel.schedule=" + schedule})));
-    const auto last = History::read(folder_ / "run" / "history.json").epochs().back();
+    const auto last = history().epochs().back();
     return std::pair(last.loss, last.val_loss);
   };
   EXPECT_EQ(losses("gpipe"), losses("1f1b"));
 }
 
 TEST_F(PipelineProgram, IsMeasured) {
-  const auto result = run_kolo({"bench", config_, "-n", "2", "--mode", "synthetic", "--steps", "3",
-                                "--warmup", "1", "--trials", "2", "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.errors;
-  const auto pipeline = nlohmann::json::parse(result.output).at("pipeline");
+  const auto pipeline = json_of({"bench", config, "-n", "2", "--mode", "synthetic", "--steps", "3",
+                                 "--warmup", "1", "--trials", "2"})
+                            .at("pipeline");
   EXPECT_EQ(pipeline["schedule"], "1f1b");
   EXPECT_EQ(pipeline["micro_batches"], 4);
   EXPECT_NEAR(pipeline["ideal_idle_share"].get<double>(), .2, 1e-12);
@@ -79,7 +64,7 @@ TEST_F(PipelineProgram, IsMeasured) {
 }
 
 TEST_F(PipelineProgram, HasNoProfile) {
-  EXPECT_TRUE(is_refused(run_kolo({"bench", config_, "-n", "2", "--profile"}), {"--profile"}));
+  EXPECT_TRUE(is_refused(run_kolo({"bench", config, "-n", "2", "--profile"}), {"--profile"}));
 }
 
 }  // namespace

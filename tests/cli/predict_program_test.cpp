@@ -1,13 +1,10 @@
 // kolo predict, end to end through the binary.
 #include <cmath>
 #include <memory>
-#include <random>
-
-#include <nlohmann/json.hpp>
 
 #include "cli/background.h"
 #include "kolo/base/file.h"
-#include "kolo/data/box_files.h"
+#include "run/random_box.h"
 #include "support/idx_files.h"
 #include "support/matchers.h"
 #include "support/says.h"
@@ -40,14 +37,7 @@ class PredictProgram : public ::testing::Test {
 
   // Dark matter alone, box_data.npy.
   void write_dark(std::int64_t size, const std::string& prefix) const {
-    std::mt19937 random(3);
-    std::normal_distribution<float> normal;
-    SimulationBox box{.size = size};
-    const auto cells = static_cast<std::size_t>(size * size * size);
-    box.nbody.resize(4 * cells);
-    box.hydro.resize(5 * cells);
-    for (auto& value : box.nbody) value = normal(random);
-    write_box_npy(box, folder_ / prefix);
+    write_box_npy(random_box(size, 3), folder_ / prefix);
     fs::remove(npy_label_file(folder_ / prefix));
   }
 
@@ -119,9 +109,7 @@ TEST_F(PredictProgram, MakesTheSameOnAnyNumberOfRanksAndInAnyTiles) {
   expect_same("three.h5");
   EXPECT_THAT(names_made(), ElementsAre("three.h5", "whole.h5"));
 
-  const auto inspected = run_kolo({"data", "inspect", made("three.h5"), "--json"});
-  ASSERT_EQ(inspected.exit_code, 0) << inspected.errors;
-  const auto arrays = nlohmann::json::parse(inspected.output)["arrays"];
+  const auto arrays = json_of({"data", "inspect", made("three.h5")})["arrays"];
   ASSERT_EQ(arrays.size(), 1U);
   EXPECT_EQ(arrays[0]["name"], "Hydro");
   EXPECT_EQ(arrays[0]["shape"], nlohmann::json({5, 40, 40, 40}));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
 #include "kolo/run/launch_ranks.h"
@@ -58,12 +59,25 @@ inline ProcessResult run_kolo(const std::vector<std::string>& arguments,
          << "status " << result.exit_code << ": " << result.output << result.errors;
 }
 
-// Success where kolo refused its input with a message that has all of `parts`.
-[[nodiscard]] inline ::testing::AssertionResult is_refused(
-    const ProcessResult& result, std::initializer_list<std::string_view> parts) {
-  if (result.exit_code == exit_wrong_input) return says(result.errors, parts);
+// Success where kolo ended with this status and a message that has all of `parts`.
+[[nodiscard]] inline ::testing::AssertionResult ends_with(
+    const ProcessResult& result, int status, std::initializer_list<std::string_view> parts) {
+  if (result.exit_code == status) return says(result.errors, parts);
   return ::testing::AssertionFailure()
          << "status " << result.exit_code << ": " << result.output << result.errors;
+}
+
+// The same of input that is refused.
+[[nodiscard]] inline ::testing::AssertionResult is_refused(
+    const ProcessResult& result, std::initializer_list<std::string_view> parts) {
+  return ends_with(result, exit_wrong_input, parts);
+}
+
+// JSON that a command of kolo's prints with --json.
+[[nodiscard]] inline nlohmann::json json_of(const std::vector<std::string>& arguments) {
+  const auto result = run_kolo(joined(arguments, {"--json"}));
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  return nlohmann::json::parse(result.output);
 }
 
 // The same before anything was printed.

@@ -1,27 +1,20 @@
 // Training on targets that are numbers, end to end through the binary.
-#include <gmock/gmock.h>
 #include <torch/script.h>
 
-#include "cli/program.h"
-#include "kolo/train/observe/history.h"
+#include "cli/small_runs.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-class RegressionProgram : public ::testing::Test {
+class RegressionProgram : public Runs {
  protected:
-  [[nodiscard]] ProcessResult train(const std::vector<std::string>& more) const {
-    return run_kolo(joined({"train", config_, "--output", folder_ / "run"}, more));
-  }
-
-  TemporaryFolder folder_;
-  std::string config_ = folder_.write(
-      "numbers.yaml",
-      "data: {name: dummy, input_shape: [2, 3], target_shape: [4], n_train: 32, n_valid: 8}\n"
-      "model: {name: mlp, hidden: [40, 30], activation: tanh}\n"
-      "optimizer: {name: adam, lr: 0.01}\n"
-      "training: {batch_size: 8, n_epochs: 20, loss: mean_squared_error}\n");
+  RegressionProgram()
+      : Runs(
+            "data: {name: dummy, input_shape: [2, 3], target_shape: [4], n_train: 32, n_valid: 8}\n"
+            "model: {name: mlp, hidden: [40, 30], activation: tanh}\n"
+            "optimizer: {name: adam, lr: 0.01}\n"
+            "training: {batch_size: 8, n_epochs: 20, loss: mean_squared_error}\n") {}
 };
 
 TEST_F(RegressionProgram, AScriptLearnsNumbersAndIsSavedBack) {
@@ -31,7 +24,7 @@ TEST_F(RegressionProgram, AScriptLearnsNumbersAndIsSavedBack) {
   script.register_parameter("weight", torch::randn({4, 6}, torch::requires_grad()), false);
   script.register_parameter("spare", torch::randn({3}, torch::requires_grad()), false);
   script.define("def forward(self, x):\n  return torch.linear(x.flatten(1), self.weight)\n");
-  const auto file = (folder_ / "script.pt").string();
+  const auto file = (folder / "script.pt").string();
   script.save(file);
   const std::string model = "model={name: torchscript, file: " + file + "}";
   const auto result = train({"-n", "2", model});
@@ -39,11 +32,12 @@ TEST_F(RegressionProgram, AScriptLearnsNumbersAndIsSavedBack) {
   EXPECT_TRUE(says(result.output + result.errors,
                    {"spare takes no part in what the network returns, and stays as it is"}));
   EXPECT_FALSE(says(result.output, {"accuracy"}));
-  const auto epochs = History::read(folder_ / "run" / "history.json").epochs();
+  const auto all = history();
+  const auto epochs = all.epochs();
   ASSERT_EQ(epochs.size(), 21U);  // and before the first
   EXPECT_LT(epochs[20].loss, .9 * epochs[1].loss);
-  EXPECT_EQ(run_kolo({"eval", (folder_ / "run").string()}).exit_code, 0);
-  const auto trained = torch::jit::load((folder_ / "run" / "model.pt").string());
+  EXPECT_EQ(run_kolo({"eval", folder / "run"}).exit_code, 0);
+  const auto trained = torch::jit::load(folder / "run/model.pt");
   EXPECT_TRUE(trained.attr("spare").toTensor().equal(script.attr("spare").toTensor()));
   EXPECT_FALSE(trained.attr("weight").toTensor().allclose(script.attr("weight").toTensor()));
 

@@ -30,18 +30,10 @@ inline EventCounts count_events(const std::filesystem::path& run) {
   return counts;
 }
 
-// Runs of kolo train that take a second: 400 samples, 25 steps an epoch for one rank, 13 for two.
-class SmallRuns : public ::testing::Test {
+// Runs of kolo train by a configuration, each in a folder of its own.
+class Runs : public ::testing::Test {
  protected:
-  // Data of all tests of a program; no test may change them.
-  [[nodiscard]] static const std::filesystem::path& data() {
-    static const TemporaryFolder made;
-    static const auto path = [] {
-      write_small_mnist(made / "data", 400, 100);
-      return made / "data";
-    }();
-    return path;
-  }
+  explicit Runs(const std::string& yaml) : config(folder.write("small.yaml", yaml)) {}
 
   [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& more,
                                                    const std::string& output = "run") const {
@@ -132,13 +124,28 @@ class SmallRuns : public ::testing::Test {
   }
 
   TemporaryFolder folder;
-  std::string config =
-      folder.write("small.yaml", "data: {name: mnist, path: " + data().string() +
-                                     "}\n"
-                                     "model: {name: mnist_net}\n"
-                                     "optimizer: {name: adam, lr: 0.002, lr_scaling: none}\n"
-                                     "training: {batch_size: 16, n_epochs: 4, log_every: 1}\n"
-                                     "checkpoint: {keep: 50}\n");
+  std::string config;
+};
+
+// Runs that take a second: 400 samples, 25 steps an epoch for one rank, 13 for two.
+class SmallRuns : public Runs {
+ protected:
+  explicit SmallRuns(const std::string& training =
+                         "optimizer: {name: adam, lr: 0.002, lr_scaling: none}\n"
+                         "training: {batch_size: 16, n_epochs: 4, log_every: 1}\n"
+                         "checkpoint: {keep: 50}\n")
+      : Runs("data: {name: mnist, path: " + data().string() + "}\nmodel: {name: mnist_net}\n" +
+             training) {}
+
+  // Data of all tests of a program; no test may change them.
+  [[nodiscard]] static const std::filesystem::path& data() {
+    static const TemporaryFolder made;
+    static const auto path = [] {
+      write_small_mnist(made / "data", 400, 100);
+      return made / "data";
+    }();
+    return path;
+  }
 };
 
 }  // namespace kolo::testing

@@ -2,27 +2,28 @@
 // a run.
 #include <csignal>
 
-#include <gmock/gmock.h>
-
-#include "cli/background.h"
-#include "kolo/train/checkpoint/checkpoint_store.h"
+#include "cli/small_runs.h"
 #include "support/says.h"
 
 namespace kolo::testing {
 namespace {
 
-class TrainSignals : public ::testing::Test {
+class TrainSignals : public Runs {
  protected:
-  [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& more) const {
-    return joined({"train", config_, "-o", folder_ / "run"}, more);
-  }
+  TrainSignals()
+      : Runs(
+            "data: {name: dummy, input_shape: [3, 16, 16], n_train: 64, n_valid: 16, n_classes: "
+            "4}\n"
+            "model: {name: cnn}\n"
+            "optimizer: {name: sgd}\n"
+            "training: {batch_size: 8}\n") {}
 
   // Sends in a validation that would take minutes, which a stop ends.
   [[nodiscard]] ProcessResult in_validation(const std::function<void(pid_t)>& send,
                                             const std::vector<std::string>& more = {}) {
     const std::vector<std::string> slow{"training.validation_batch_size=1", "data.n_valid=4000000"};
     return run_kolo_and(arguments(joined(more, slow)), [&](pid_t kolo) {
-      EXPECT_TRUE(wait_for_text(folder_ / "run" / "out.log", "model cnn: "));
+      EXPECT_TRUE(wait_for_text(folder / "run" / "out.log", "model cnn: "));
       send(kolo);
     });
   }
@@ -34,33 +35,23 @@ class TrainSignals : public ::testing::Test {
     EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
     EXPECT_TRUE(says(result.output, {"stopped "}));
     EXPECT_EQ(result.left_behind, 0);
-    const auto all = CheckpointStore({folder_ / "run" / "checkpoints"}).list();
+    const auto all = store().list();
     ASSERT_EQ(all.size(), 1U);
     EXPECT_EQ(all.front().step, step);
   }
-
-  TemporaryFolder folder_;
-  std::filesystem::path config_ = folder_.write(
-      "small.yaml",
-      "data: {name: dummy, input_shape: [3, 16, 16], n_train: 64, n_valid: 16, n_classes: 4}\n"
-      "model: {name: cnn}\n"
-      "optimizer: {name: sgd}\n"
-      "training: {batch_size: 8}\n"
-      "device: {intra_threads: 1}\n");
 };
 
 TEST_F(TrainSignals, WithinAValidation) {
   const auto result = two_ranks_in_validation([](pid_t kolo) { ::kill(kolo, SIGINT); });
   expect_saved(result, 0);
-  EXPECT_TRUE(
-      succeeds(run_kolo(arguments({"-n", "2", "--oversubscribe", "--resume", "data.n_valid=16"}))));
+  EXPECT_TRUE(succeeds(train({"-n", "2", "--oversubscribe", "--resume", "data.n_valid=16"})));
 }
 
 TEST_F(TrainSignals, OfATerminalThatIsClosed) {
   expect_saved(in_validation([](pid_t kolo) { ::kill(kolo, SIGHUP); }), 0);
-  std::filesystem::remove_all(folder_ / "run");
+  std::filesystem::remove_all(folder / "run");
   const auto to_ranks = [this](pid_t) {
-    for (const int rank : {0, 1}) EXPECT_TRUE(signal_rank(rank, folder_ / "run", SIGHUP));
+    for (const int rank : {0, 1}) EXPECT_TRUE(signal_rank(rank, folder / "run", SIGHUP));
   };
   expect_saved(two_ranks_in_validation(to_ranks), 0);
 }

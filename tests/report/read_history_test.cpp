@@ -15,9 +15,7 @@ namespace kolo {
 namespace {
 
 using testing::column;
-using testing::message_of;
 using ::testing::Pair;
-using testing::TemporaryFolder;
 
 // Two epochs of ten steps and a half of the third, a record each five steps.
 History history_of_a_run() {
@@ -39,8 +37,21 @@ History history_of_a_run() {
   return history;
 }
 
-TEST(ReadHistory, CurvesOfEpochsAndSteps) {
-  const TemporaryFolder folder;
+class ReadHistory : public ::testing::Test {
+ protected:
+  // A run's record from its folder, with this history.
+  [[nodiscard]] RunRecord read_back(const History& history) const {
+    history.write(folder / "history.json");
+    return read_run(folder.path());
+  }
+  [[nodiscard]] std::string refusal() const {
+    return testing::message_of<InputError>([&] { (void)read_run(folder.path()); });
+  }
+
+  testing::TemporaryFolder folder;
+};
+
+TEST_F(ReadHistory, CurvesOfEpochsAndSteps) {
   std::filesystem::create_directory(folder / "resnet");
   history_of_a_run().write(folder / "resnet/history.json");
   const RunRecord run = read_run(folder / "resnet");
@@ -75,15 +86,13 @@ TEST(ReadHistory, CurvesOfEpochsAndSteps) {
   EXPECT_THAT(column(steps, &CurvePoint::time), ElementsAre(1005, 1010, 1015, 1020, 1025));
 }
 
-TEST(ReadHistory, TimeIsThatOfTrainingWithoutPauses) {
-  const TemporaryFolder folder;
+TEST_F(ReadHistory, TimeIsThatOfTrainingWithoutPauses) {
   History history(1);
   history.add(EpochRecord{.val_loss = 3, .time = 1000, .elapsed = 0});
   history.add(EpochRecord{.epoch = 1, .step = 10, .val_loss = 2, .time = 1010, .elapsed = 10});
   history.add(EpochRecord{.epoch = 2, .step = 20, .val_loss = 1, .time = 5020, .elapsed = 21});
   const auto elapsed = [&] {
-    history.write(folder / "history.json");
-    return column(read_run(folder.path()).find("loss", "validation"), &CurvePoint::elapsed);
+    return column(read_back(history).find("loss", "validation"), &CurvePoint::elapsed);
   };
   EXPECT_THAT(elapsed(), ElementsAre(0, 10, 21));
   // A run that an earlier version began: it did not count.
@@ -91,8 +100,7 @@ TEST(ReadHistory, TimeIsThatOfTrainingWithoutPauses) {
   EXPECT_THAT(elapsed(), ElementsAre(0, 10, 4020));
 }
 
-TEST(ReadHistory, StepsBeforeTheFirstEpochsEndHaveNoEpoch) {
-  const TemporaryFolder folder;
+TEST_F(ReadHistory, StepsBeforeTheFirstEpochsEndHaveNoEpoch) {
   History history(1);
   history.add(StepRecord{.step = 5, .loss = 1});
   history.write(folder / "history.json");
@@ -102,17 +110,13 @@ TEST(ReadHistory, StepsBeforeTheFirstEpochsEndHaveNoEpoch) {
   EXPECT_TRUE(std::isnan(run.find("loss", "training", true)->points[0].epoch));
 }
 
-TEST(ReadHistory, ASummaryIsWrittenAtTheEnd) {
-  const TemporaryFolder folder;
+TEST_F(ReadHistory, ASummaryIsWrittenAtTheEnd) {
   History history = history_of_a_run();
   history.summary()["best_epoch"] = 2;
-  history.write(folder / "history.json");
-  EXPECT_TRUE(read_run(folder.path()).is_finished);
+  EXPECT_TRUE(read_back(history).is_finished);
 }
 
-TEST(ReadHistory, SettingsAndParametersBesideIt) {
-  const TemporaryFolder folder;
-  history_of_a_run().write(folder / "history.json");
+TEST_F(ReadHistory, SettingsAndParametersBesideIt) {
   folder.write("config.yaml",
                "description: \"A run: one\"\noptimizer:\n  lr: 0.001\n  nesterov: false\n"
                "model:\n  input_shape: [3, 64, 64]\n  file: \"\"\n  nothing:\n  none: []\n"
@@ -121,7 +125,7 @@ TEST(ReadHistory, SettingsAndParametersBesideIt) {
                "layer  operation  output  parameters  FLOPs per sample\n"
                "total                     1,234,567   1,000\n"
                "1 234 500 trainable parameters, 67 frozen, 12 values in buffers\n");
-  const RunRecord run = read_run(folder.path());
+  const RunRecord run = read_back(history_of_a_run());
   EXPECT_EQ(run.parameters, 1234567);
   EXPECT_THAT(
       run.settings,
@@ -132,15 +136,13 @@ TEST(ReadHistory, SettingsAndParametersBesideIt) {
   EXPECT_THAT(run.warnings, IsEmpty());
 }
 
-TEST(ReadHistory, HowItWasMade) {
-  const TemporaryFolder folder;
-  history_of_a_run().write(folder / "history.json");
+TEST_F(ReadHistory, HowItWasMade) {
   folder.write("config.yaml", "model:\n  name: cnn\n");
   folder.write("run.json",
                R"({"starts": [{"time": "today", "command": "kolo train a.yaml", "version": "1.0",
                    "commit": "0123456789abcdef-dirty", "host": "node1", "machine": "2 CPUs"},
                   {"time": "tomorrow", "command": 7}]})");
-  const RunRecord run = read_run(folder.path());
+  const RunRecord run = read_back(history_of_a_run());
   EXPECT_EQ(run.configuration, "model:\n  name: cnn\n");
   EXPECT_THAT(run.facts, ElementsAre(Pair("command", "kolo train a.yaml"), Pair("begun", "today"),
                                      Pair("resumed", "1 time, last on tomorrow"),
@@ -154,9 +156,7 @@ TEST(ReadHistory, HowItWasMade) {
   }
 }
 
-TEST(ReadHistory, WhatCannotBeReadBesideItIsSaid) {
-  const TemporaryFolder folder;
-  history_of_a_run().write(folder / "history.json");
+TEST_F(ReadHistory, WhatCannotBeReadBesideItIsSaid) {
   folder.write("model.txt", "hello\n");
   // The last one stands for ten to the tenth values.
   std::string many = "l0: &l0 {}\n";
@@ -168,25 +168,19 @@ TEST(ReadHistory, WhatCannotBeReadBesideItIsSaid) {
   for (const std::string& yaml :
        {std::string("a: [1, 2"), std::string("- 1\n- 2\n"), std::string("a: &a {b: *a}\n"), many}) {
     folder.write("config.yaml", yaml);
-    const RunRecord run = read_run(folder.path());
+    const RunRecord run = read_back(history_of_a_run());
     EXPECT_NE(run.find("loss", "training"), nullptr);
     EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("config.yaml"), HasSubstr("model.txt")));
     EXPECT_EQ(run.parameters, std::nullopt);
   }
 }
 
-TEST(ReadHistory, ADamagedOneIsRefused) {
-  const TemporaryFolder folder;
+TEST_F(ReadHistory, ADamagedOneIsRefused) {
   const auto history = folder.write("history.json", "{\"n_ranks\": 2, \"epochs\": [{\"epo");
-  EXPECT_TRUE(says(message_of<InputError>([&] { (void)read_run(folder.path()); }),
-                   {"cut off", history.string()}));
+  EXPECT_TRUE(says(refusal(), {"cut off", history.string()}));
 }
 
-TEST(ReadHistory, AFolderMayHoldOneRunBelow) {
-  const TemporaryFolder folder;
-  const auto refusal = [&] {
-    return message_of<InputError>([&] { (void)read_run(folder.path()); });
-  };
+TEST_F(ReadHistory, AFolderMayHoldOneRunBelow) {
   folder.write("events.out.tfevents.1.host", "");
   EXPECT_TRUE(says(refusal(), {"no run in", "TensorBoard shows event files"}));
   for (const char* const name : {"b", "a"}) {

@@ -62,11 +62,11 @@ class FieldRuns : public ::testing::Test {
     auto parts = parts_of_threads();
     parts.datasets = datasets_;
     run_as_threads(ranks, [&](const Communicator& communicator) {
-      RunOptions options;
-      options.console = &console;
-      options.communicator = communicator;
-      options.stop_requested = [&] { return stop && communicator.rank() == 0 && stop(); };
-      options.resume = resume;
+      const auto stops = [&] { return stop && communicator.rank() == 0 && stop(); };
+      const RunOptions options{.resume = resume,
+                               .console = &console,
+                               .communicator = communicator,
+                               .stop_requested = stops};
       EXPECT_EQ(kolo::run(source, parts, options), stop ? 75 : 0);
     });
     return console.str();

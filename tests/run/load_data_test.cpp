@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "kolo/comm/threads.h"
-#include "kolo/data/box_files.h"
 #include "kolo/data/nbody.h"
 #include "kolo/run/run.h"
 #include "run/field_runs.h"
+#include "run/random_box.h"
 #include "run/work_share.h"
 #include "support/matchers.h"
 #include "support/says.h"
@@ -15,24 +15,14 @@ namespace {
 
 class SharedData : public FieldRuns {
  protected:
-  std::string write_box(const std::string& name, std::uint64_t seed) {
-    SimulationBox box{.size = 40};
-    for (auto* const field : {&box.nbody, &box.hydro}) {
-      const auto channels = field == &box.nbody ? nbody_channels : hydro_channels;
-      field->resize(static_cast<std::size_t>(channels * 40 * 40 * 40));
-      RandomDataset({{channels, 40, 40, 40}, 2, {}}, 1, seed++)
-          .read(0, 0, {*field, {&label_, 1}, {}});
-    }
-    write_box_hdf5(box, folder_ / name);
+  std::string write_box(const std::string& name, std::int64_t seed) {
+    write_box_hdf5(random_box(40, seed), folder_ / name);
     return folder_ / name;
   }
   std::vector<std::string> settings(const std::string& mode) {
     return {"data.mode=" + mode, "data.train_path=" + write_box("train.h5", 1),
             "data.valid_path=" + write_box("valid.h5", 3), "training.n_epochs=1"};
   }
-
- private:
-  std::int64_t label_ = 0;
 };
 
 TEST_F(SharedData, TrainsToTheBitsOfCropsFromTheFile) {

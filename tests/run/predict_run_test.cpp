@@ -1,7 +1,6 @@
 // Predictions of boxes, compared with one forward of the whole box.
 #include "kolo/run/predict_run.h"
 
-#include <random>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -13,12 +12,12 @@
 #include "kolo/comm/threads.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/array_file.h"
-#include "kolo/data/box_files.h"
 #include "kolo/nn/models.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/trainer.h"
-#include "run/box_prediction.h"
+#include "run/prediction.h"
+#include "run/random_box.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
@@ -48,34 +47,23 @@ std::shared_ptr<Network> loud_unet(const ModelOptions& options) {
   return network;
 }
 
-SimulationBox random_box(std::int64_t size) {
-  std::mt19937 random(static_cast<unsigned>(size));
-  std::normal_distribution<float> normal;
-  SimulationBox box{.size = size};
-  const auto cells = static_cast<std::size_t>(size * size * size);
-  box.nbody.resize(4 * cells);
-  box.hydro.resize(5 * cells);
-  for (auto& value : box.nbody) value = normal(random);
-  box.parameters = {{"seed", 5}};
-  return box;
+ModelDescription field_model(std::string name,
+                             std::function<std::shared_ptr<Network>(const ModelOptions&)> make) {
+  return {.name = std::move(name),
+          .description = "makes fields",
+          .make = std::move(make),
+          .has_dropout = false,
+          .has_batch_norm = false,
+          .makes_fields = true};
 }
 
 class PredictRun : public ::testing::Test {
  protected:
   [[nodiscard]] static RunParts parts() {
     RunParts parts;
-    parts.models.add({.name = "loud",
-                      .description = "a U-Net",
-                      .make = loud_unet,
-                      .has_dropout = false,
-                      .has_batch_norm = false,
-                      .makes_fields = true});
-    parts.models.add({.name = "mean",
-                      .description = "sees everything",
-                      .make = [](const ModelOptions&) { return std::make_shared<MeanNetwork>(); },
-                      .has_dropout = false,
-                      .has_batch_norm = false,
-                      .makes_fields = true});
+    parts.models.add(field_model("loud", loud_unet));
+    parts.models.add(
+        field_model("mean", [](const ModelOptions&) { return std::make_shared<MeanNetwork>(); }));
     return parts;
   }
 
@@ -89,20 +77,19 @@ class PredictRun : public ::testing::Test {
             "training: {loss: l1, batch_size: 1, n_epochs: 1" +
             training + "}\n");
     fs::remove_all(run());
-    RunOptions options;
-    options.console = &console_;
-    options.stop_requested = [] { return false; };
     const ConfigSource source{config, {}, {}, {}, run()};
-    ASSERT_EQ(kolo::run(source, parts(), options), 0);
+    const auto never = [] { return false; };
+    ASSERT_EQ(kolo::run(source, parts(), {.console = &console_, .stop_requested = never}), 0);
   }
 
   [[nodiscard]] fs::path run() const { return folder_ / "run"; }
   [[nodiscard]] fs::path output() const { return folder_ / "gas.h5"; }
 
-  // Output of the network for a whole box, [5, N, N, N].
-  [[nodiscard]] torch::Tensor whole(SimulationBox& box) const {
+  // Writes a box, and returns the network's output for the whole of it, [5, N, N, N].
+  [[nodiscard]] torch::Tensor expected_of_box(std::int64_t edge) const {
+    auto box = random_box(edge, edge);
+    write_box_hdf5(box, folder_ / "box.h5");
     const auto config = load_run_config({run() / "config.yaml"}, parts().models);
-    const auto edge = box.size;
     const auto network =
         make_network(config, SampleLayout{{4, 16, 16, 16}, 0, {5, 16, 16, 16}}, parts().models);
     const CheckpointStore store({run() / "checkpoints"});
@@ -123,29 +110,29 @@ class PredictRun : public ::testing::Test {
     return gas;
   }
 
-  RunPrediction predict(PredictionRequest request, int ranks = 1) {
+  // The request with this test's run and files where it names none.
+  [[nodiscard]] PredictionRequest completed(PredictionRequest request) const {
     if (request.run.empty()) request.run = run();
     if (request.input.empty()) request.input = folder_ / "box.h5";
     if (request.output.empty()) request.output = output();
+    return request;
+  }
+
+  RunPrediction predict(const PredictionRequest& wanted, int ranks = 1) {
+    auto request = completed(wanted);
     request.replaces = true;
     RunPrediction result;
     run_as_threads(ranks, [&](const Communicator& communicator) {
-      RunOptions options;
-      options.console = &console_;
-      options.communicator = communicator;
-      EXPECT_EQ(predict_run(
-                    request, [&](const RunPrediction& prediction) { result = prediction; }, parts(),
-                    options),
-                0);
+      const auto take = [&](const RunPrediction& prediction) { result = prediction; };
+      EXPECT_EQ(
+          predict_run(request, take, parts(), {.console = &console_, .communicator = communicator}),
+          0);
     });
     return result;
   }
 
-  [[nodiscard]] std::string refusal(PredictionRequest request) const {
-    if (request.run.empty()) request.run = run();
-    if (request.input.empty()) request.input = folder_ / "box.h5";
-    if (request.output.empty()) request.output = output();
-    return message_of<InputError>([&] { (void)check_prediction(request, parts()); });
+  [[nodiscard]] std::string refusal(const PredictionRequest& request) const {
+    return message_of<InputError>([&] { (void)check_prediction(completed(request), parts()); });
   }
 
   TemporaryFolder folder_;
@@ -171,19 +158,18 @@ TEST_F(PredictRun, MakesOfTilesWhatTheNetworkMakesOfTheWhole) {
     if (trained != levels) train(fmt::format("name: loud, levels: {}, channels: 2", levels));
     trained = levels;
     const auto multiple = std::int64_t{1} << levels;
-    auto box = random_box(blocks * multiple);
-    write_box_hdf5(box, folder_ / "box.h5");
-    const auto expected = whole(box);
+    const auto expected = expected_of_box(blocks * multiple);
     EXPECT_GT(expected.abs().max().item<double>(), .05) << "there is something to compare";
     PredictionRequest request;
     if (tile > 0) request.tile = tile * multiple;
     const auto prediction = predict(request, ranks);
     const auto where = fmt::format("{} levels, {} blocks, tiles of {}", levels, blocks, tile);
+    const auto& made = std::get<PredictedBox>(prediction.what);
     const auto cores = tile == 0 ? 0 : (blocks + tile - 1) / tile;
     if (tile > 0) {
-      EXPECT_EQ(std::get<PredictedBox>(prediction.what).tiles, cores * cores * cores) << where;
+      EXPECT_EQ(made.tiles, cores * cores * cores) << where;
     }
-    EXPECT_EQ(std::get<PredictedBox>(prediction.what).size, box.size);
+    EXPECT_EQ(made.size, blocks * multiple);
     EXPECT_EQ(prediction.ranks, ranks);
     EXPECT_GT(prediction.peak_memory, 0U);
     EXPECT_LT(largest_difference(read_output(output()), expected), 1e-5) << where;
@@ -192,9 +178,7 @@ TEST_F(PredictRun, MakesOfTilesWhatTheNetworkMakesOfTheWhole) {
 
 TEST_F(PredictRun, IsTheSameForEachNumberOfRanks) {
   train("name: loud, levels: 2, channels: 4");
-  auto box = random_box(40);
-  write_box_hdf5(box, folder_ / "box.h5");
-  const auto expected = whole(box);
+  const auto expected = expected_of_box(40);
   std::int64_t tiles = 0;
   for (const int ranks : {1, 2, 3}) {
     const auto planned = std::get<PredictedBox>(predict({}, ranks).what).tiles;
@@ -205,26 +189,20 @@ TEST_F(PredictRun, IsTheSameForEachNumberOfRanks) {
   }
   const auto attributes = read_hdf5_attributes(output());
   ASSERT_EQ(attributes.size(), 1U);
-  EXPECT_EQ(attributes.at("seed"), 5.);
+  EXPECT_EQ(attributes.at("seed"), 40.);
 }
 
 TEST_F(PredictRun, ReadsAndWritesEachFormat) {
   train("name: loud, levels: 2, channels: 4");
-  auto box = random_box(16);
-  write_box_npy(box, folder_ / "pair");
-  write_box_hdf5(box, folder_ / "box.h5");
+  write_box_npy(random_box(16, 16), folder_ / "pair");
   fs::remove(folder_ / "pair_label.npy");
   fs::copy_file(folder_ / "pair_data.npy", folder_ / "dark.npy");
-  const auto expected = whole(box);
+  const auto expected = expected_of_box(16);
   for (const auto& [input, made] : {std::pair("pair", "gas.h5"),
                                     {"pair_data.npy", "gas.hdf5"},
                                     {"dark.npy", "gas_label.npy"},
                                     {"box.h5", "gas_label.npy"}}) {
-    PredictionRequest request;
-    request.input = folder_ / input;
-    request.output = folder_ / made;
-    request.tile = 8;
-    (void)predict(request, 2);
+    (void)predict({.input = folder_ / input, .output = folder_ / made, .tile = 8}, 2);
     EXPECT_LT(largest_difference(read_output(folder_ / made), expected), 1e-5)
         << input << " to " << made;
   }
@@ -232,14 +210,10 @@ TEST_F(PredictRun, ReadsAndWritesEachFormat) {
 
 TEST_F(PredictRun, HonoursTheRunsPrecision) {
   train("name: loud, levels: 2, channels: 4", ", precision: bf16");
-  auto box = random_box(16);
-  write_box_hdf5(box, folder_ / "box.h5");
-  const auto expected = whole(box);
+  const auto expected = expected_of_box(16);
   (void)predict({});
   EXPECT_LT(largest_difference(read_output(output()), expected), 1e-6);
-  PredictionRequest other;
-  other.overrides = {"training.precision=fp32"};
-  (void)predict(other);
+  (void)predict({.overrides = {"training.precision=fp32"}});
   const auto difference = largest_difference(read_output(output()), expected);
   EXPECT_GT(difference, 1e-5);
   EXPECT_LT(difference, .1);
@@ -247,14 +221,10 @@ TEST_F(PredictRun, HonoursTheRunsPrecision) {
 
 TEST_F(PredictRun, TakesTheBoxWholeWhereHowFarANetworkSeesIsNotKnown) {
   train("name: mean");
-  auto box = random_box(10);
-  write_box_hdf5(box, folder_ / "box.h5");
-  const auto expected = whole(box);
+  const auto expected = expected_of_box(10);
   EXPECT_EQ(std::get<PredictedBox>(predict({}, 2).what).tiles, 1);
   EXPECT_LT(largest_difference(read_output(output()), expected), 1e-5);
-  PredictionRequest tiled;
-  tiled.tile = 5;
-  EXPECT_TRUE(says(refusal(tiled), {"mean doesn't tell how far its outputs see"}));
+  EXPECT_TRUE(says(refusal({.tile = 5}), {"mean doesn't tell how far its outputs see"}));
 }
 
 // Plans tiles of 128^3 cells, of which a rank can hold some.
@@ -286,30 +256,20 @@ TEST(PlanTiles, GoesByTheMemoryThereIs) {
 
 TEST_F(PredictRun, RefusesWhatItCantDoAndWritesNothing) {
   train("name: loud, levels: 3, channels: 2");
-  write_box_hdf5(random_box(16), folder_ / "box.h5");
-  write_box_hdf5(random_box(20), folder_ / "odd.h5");
-  PredictionRequest request;
-  request.input = folder_ / "odd.h5";
-  EXPECT_TRUE(says(refusal(request), {"20^3", "multiples of 8", "16 or 24"}));
-  request = {.tile = 12};
-  EXPECT_TRUE(says(refusal(request), {"--tile 12", "use 8 or 16"}));
-  request = {.input = folder_ / "none.h5"};
-  EXPECT_TRUE(says(refusal(request), {"there is neither"}));
-  request = {.run = folder_.path()};
-  EXPECT_TRUE(says(refusal(request), {"predict: " + folder_.path().string()}));
-  request = {.checkpoint = "7"};
-  EXPECT_TRUE(says(refusal(request), {"no checkpoint of step 7"}));
-  request = {.output = folder_ / "gas.csv"};
-  EXPECT_TRUE(says(refusal(request), {"ends in .h5, .hdf5, .npy"}));
-  request = {.output = folder_ / "none" / "gas.h5"};
-  EXPECT_TRUE(says(refusal(request), {"there is no folder"}));
-  request = {.output = folder_ / "odd.h5"};
-  EXPECT_TRUE(says(refusal(request), {"--force"}));
-  request = {.output = folder_ / "box.h5", .replaces = true};
-  EXPECT_TRUE(says(refusal(request), {"what is read"}));
+  write_box_hdf5(random_box(16, 1), folder_ / "box.h5");
+  write_box_hdf5(random_box(20, 1), folder_ / "odd.h5");
   fs::create_directory(folder_ / "folder.h5");
-  request = {.output = folder_ / "folder.h5", .replaces = true};
-  EXPECT_TRUE(says(refusal(request), {"it is a folder"}));
+  EXPECT_TRUE(says(refusal({.input = folder_ / "odd.h5"}), {"20^3", "multiples of 8", "16 or 24"}));
+  EXPECT_TRUE(says(refusal({.tile = 12}), {"--tile 12", "use 8 or 16"}));
+  EXPECT_TRUE(says(refusal({.input = folder_ / "none.h5"}), {"there is neither"}));
+  EXPECT_TRUE(says(refusal({.run = folder_.path()}), {"predict: " + folder_.path().string()}));
+  EXPECT_TRUE(says(refusal({.checkpoint = "7"}), {"no checkpoint of step 7"}));
+  EXPECT_TRUE(says(refusal({.output = folder_ / "gas.csv"}), {"ends in .h5, .hdf5, .npy"}));
+  EXPECT_TRUE(says(refusal({.output = folder_ / "none/gas.h5"}), {"there is no folder"}));
+  EXPECT_TRUE(says(refusal({.output = folder_ / "odd.h5"}), {"--force"}));
+  for (const auto& [name, words] :
+       {std::pair("box.h5", "what is read"), {"folder.h5", "it is a folder"}})
+    EXPECT_TRUE(says(refusal({.output = folder_ / name, .replaces = true}), {words}));
   EXPECT_FALSE(fs::exists(output()));
 }
 
@@ -330,21 +290,14 @@ class ShortNetwork final : public Network {
 // The prediction fails once the file is begun.
 TEST_F(PredictRun, LeavesNothingAfterAFailure) {
   train("name: loud, levels: 1, channels: 2");
-  write_box_hdf5(random_box(8), folder_ / "box.h5");
+  write_box_hdf5(random_box(8, 1), folder_ / "box.h5");
   auto failing = parts();
   failing.models = ModelCatalogue();
-  failing.models.add({.name = "loud",
-                      .description = "makes too little",
-                      .make = [](const ModelOptions& options) -> std::shared_ptr<Network> {
-                        return std::make_shared<ShortNetwork>(loud_unet(options));
-                      },
-                      .has_dropout = false,
-                      .has_batch_norm = false,
-                      .makes_fields = true});
-  RunOptions options;
-  options.console = &console_;
-  options.communicator = Communicator::solo();
+  failing.models.add(field_model("loud", [](const ModelOptions& options) {
+    return std::make_shared<ShortNetwork>(loud_unet(options));
+  }));
   const PredictionRequest request{.run = run(), .input = folder_ / "box.h5", .output = output()};
+  const RunOptions options{.console = &console_, .communicator = Communicator::solo()};
   EXPECT_TRUE(says(message_of<Error>([&] {
                      (void)predict_run(
                          request, [](const RunPrediction&) { ADD_FAILURE(); }, failing, options);

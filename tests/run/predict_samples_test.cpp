@@ -39,10 +39,7 @@ class PredictSamples : public ::testing::Test {
   }
 
   [[nodiscard]] RunOptions options() {
-    RunOptions options;
-    options.console = &console_;
-    options.stop_requested = [] { return false; };
-    return options;
+    return {.console = &console_, .stop_requested = [] { return false; }};
   }
 
   [[nodiscard]] PredictionRequest request(const fs::path& input, const std::string& output = "") {

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 class FolderOfNoRun : public ::testing::Test {
  protected:
-  // Makes the folder of a finished run.
-  void make_earlier_run() const {
+  // The folder of a finished run.
+  FolderOfNoRun() {
     run.make();
     folder.write("run/config.yaml", "");
     folder.write("run/history.json", "the earlier one");
@@ -37,7 +37,6 @@ class FolderOfNoRun : public ::testing::Test {
 };
 
 TEST_F(FolderOfNoRun, AnEarlierRunHasItsNameAgain) {
-  make_earlier_run();
   {
     const auto lock = RunLock::of_launcher(run, true);
     EXPECT_EQ(lock.moved(), folder / "run.1");
@@ -49,7 +48,6 @@ TEST_F(FolderOfNoRun, AnEarlierRunHasItsNameAgain) {
 }
 
 TEST_F(FolderOfNoRun, AnEarlierRunHasItsNameAgainAfterAnExceptionToo) {
-  make_earlier_run();
   const auto fail_after = [&](auto take) {
     EXPECT_THROW(
         {
@@ -65,7 +63,6 @@ TEST_F(FolderOfNoRun, AnEarlierRunHasItsNameAgainAfterAnExceptionToo) {
 
 // Rank 0 leaves its lock after an exception, and when it is killed.
 TEST_F(FolderOfNoRun, ALockThatRank0HasLeftIsNotInTheWay) {
-  make_earlier_run();
   {
     const auto lock = RunLock::of_launcher(run, true);
     folder.write(std::string("run/") + RunLock::file_names[1], "progress -\n");
@@ -74,7 +71,6 @@ TEST_F(FolderOfNoRun, ALockThatRank0HasLeftIsNotInTheWay) {
 }
 
 TEST_F(FolderOfNoRun, RanksThatOutliveTheirLauncherKeepIt) {
-  make_earlier_run();
   const auto take_writer = [&] {
     return std::make_unique<FolderLock>(run.path,
                                         FolderLockOptions{.name = RunLock::file_names[1]});
@@ -98,7 +94,6 @@ TEST_F(FolderOfNoRun, IsRemovedUnlessItWasThere) {
 }
 
 TEST_F(FolderOfNoRun, ARunThatHasBegunStays) {
-  make_earlier_run();
   {
     const auto lock = RunLock::of_launcher(run, true);
     folder.write("run/config.yaml", "the new one");

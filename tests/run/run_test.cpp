@@ -71,10 +71,19 @@ class Run : public ::testing::Test {
 
   // Options of a process that is alone.
   [[nodiscard]] RunOptions options() {
-    RunOptions options;
-    options.console = &console_;
-    options.stop_requested = [] { return false; };
-    return options;
+    return {.console = &console_, .stop_requested = [] { return false; }};
+  }
+
+  // Statuses of two ranks of the program's own, with these parts.
+  std::array<int, 2> statuses_of_two(const RunParts& first, const RunParts& second) {
+    std::array<int, 2> statuses{-1, -1};
+    run_as_threads(2, [&](const Communicator& communicator) {
+      auto of_rank = options();
+      of_rank.communicator = communicator;
+      const auto rank = static_cast<std::size_t>(communicator.rank());
+      statuses.at(rank) = kolo::run(source(), rank == 0 ? first : second, of_rank);
+    });
+    return statuses;
   }
 
   [[nodiscard]] History history() const { return History::read(folder_ / "run" / "history.json"); }
@@ -146,32 +155,18 @@ TEST_F(Run, DataThatNeedsAGpuIsRefusedWithoutOne) {
 }
 
 TEST_F(Run, RanksMayBeTheProgramsOwn) {
-  std::array<int, 2> statuses{-1, -1};
-  run_as_threads(2, [&](const Communicator& communicator) {
-    auto of_rank = options();
-    of_rank.communicator = communicator;
-    statuses.at(static_cast<std::size_t>(communicator.rank())) =
-        kolo::run(source(), parts(), of_rank);
-  });
-  EXPECT_THAT(statuses, Each(0));
+  EXPECT_THAT(statuses_of_two(parts(), parts()), Each(0));
   EXPECT_EQ(history().n_ranks(), 2);
   EXPECT_TRUE(says(console_.str(), {"2 ranks on 1 node"}));
 }
 
 TEST_F(Run, WhatOneRankCanNotPrepareEndsAllAlike) {
-  std::array<int, 2> statuses{-1, -1};
+  auto without_data = parts();
+  without_data.datasets = [](const RunConfig&, const DataReading&) -> Datasets {
+    throw InputError("no data on this node");
+  };
   ::testing::internal::CaptureStderr();
-  run_as_threads(2, [&](const Communicator& communicator) {
-    auto of_rank = options();
-    of_rank.communicator = communicator;
-    auto mine = parts();
-    if (communicator.rank() == 1)
-      mine.datasets = [](const RunConfig&, const DataReading&) -> Datasets {
-        throw InputError("no data on this node");
-      };
-    statuses.at(static_cast<std::size_t>(communicator.rank())) = kolo::run(source(), mine, of_rank);
-  });
-  EXPECT_THAT(statuses, Each(exit_wrong_input));
+  EXPECT_THAT(statuses_of_two(parts(), without_data), Each(exit_wrong_input));
   EXPECT_TRUE(
       says(::testing::internal::GetCapturedStderr(), {"rank 1 (on ", "no data on this node"}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));

@@ -65,10 +65,8 @@ TEST_F(SharedSamples, AreMeasuredOnAnyNumberOfRanks) {
   std::vector<RunEvaluation> results;
   for (const int ranks : {1, 3, 4}) {
     run_as_threads(ranks, [&](const Communicator& communicator) {
-      RunOptions options;
       std::ostringstream console;
-      options.console = &console;
-      options.communicator = communicator;
+      const RunOptions options{.console = &console, .communicator = communicator};
       const EvaluationRequest request{.path = folder_ / "run", .checkpoint = "newest"};
       EXPECT_EQ(evaluate_run(
                     request,

@@ -25,6 +25,10 @@ namespace {
 
 using Send = std::function<void()>;
 
+bool never() {
+  return false;
+}
+
 // Sends a request when the run comes to a named phase.
 class RequestIn final : public Observer {
  public:
@@ -113,10 +117,7 @@ class StopPhases : public ::testing::Test {
     ASSERT_TRUE(saved.has_value());
     EXPECT_GE(saved->step, request.sent_at);
     EXPECT_LE(saved->step, request.sent_at + 1) << "within a step";
-    RunOptions rest;
-    rest.resume = "newest";
-    rest.stop_requested = [] { return false; };
-    ASSERT_EQ(run(output, ranks, rest), 0);
+    ASSERT_EQ(run(output, ranks, {.resume = "newest", .stop_requested = never}), 0);
     EXPECT_EQ(newest(output)->step, newest(whole)->step);
     EXPECT_TRUE(bits(output) == bits(whole));
     EXPECT_EQ(History::read(folder_ / output / "history.json").epochs().size(), 3U);
@@ -134,9 +135,7 @@ class StopPhases : public ::testing::Test {
 };
 
 TEST_F(StopPhases, ASignalIsAnsweredInEach) {
-  RunOptions undisturbed;
-  undisturbed.stop_requested = [] { return false; };
-  ASSERT_EQ(run("whole", 1, undisturbed), 0);
+  ASSERT_EQ(run("whole", 1, {.stop_requested = never}), 0);
   const std::vector<std::string> phases{"the begin of the validation before training",
                                         "the begin of epoch 1",
                                         "step 1",
@@ -159,9 +158,7 @@ TEST_F(StopPhases, ASignalIsAnsweredInEach) {
 
 TEST_F(StopPhases, ARequestToOneOfSeveralRanksIsAnsweredByAll) {
   settings_ = {"model.dropout=0"};  // whose masks threads would share
-  RunOptions undisturbed;
-  undisturbed.stop_requested = [] { return false; };
-  ASSERT_EQ(run("whole", 2, undisturbed), 0);
+  ASSERT_EQ(run("whole", 2, {.stop_requested = never}), 0);
   const std::vector<std::string> phases{"the begin of the validation before training", "step 3",
                                         "step 4",  // the last of an epoch
                                         "the midst of a validation"};
@@ -175,9 +172,8 @@ TEST_F(StopPhases, ARequestToOneOfSeveralRanksIsAnsweredByAll) {
       told = std::this_thread::get_id();
       is_requested = true;
     });
-    RunOptions options;
-    options.stop_requested = [&] { return is_requested && told == std::this_thread::get_id(); };
-    EXPECT_EQ(run(output, 2, options, &request), exit_stopped);
+    const auto hears = [&] { return is_requested && told == std::this_thread::get_id(); };
+    EXPECT_EQ(run(output, 2, {.stop_requested = hears}, &request), exit_stopped);
     EXPECT_TRUE(says(console_.str(), {"stopped on request at step"}));
     expect_saved(request, output, 2, "whole");
   }
@@ -185,9 +181,7 @@ TEST_F(StopPhases, ARequestToOneOfSeveralRanksIsAnsweredByAll) {
 
 TEST_F(StopPhases, WhatIsDoneIsDone) {
   RequestIn request("the end", [] { std::raise(SIGTERM); });
-  RunOptions options;
-  options.timeline = true;
-  EXPECT_EQ(run("run", 1, options, &request), 0);
+  EXPECT_EQ(run("run", 1, {.timeline = true}, &request), 0);
   EXPECT_EQ(request.sent_at, 16);
   EXPECT_EQ(newest("run")->step, 16);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "run" / "timeline.json"));

@@ -22,6 +22,9 @@ class StopTimes : public ::testing::Test {
     ::unsetenv("TZ");
     ::tzset();
   }
+
+  StopTime stop{noon};
+  const std::chrono::steady_clock::time_point begin{1h};
 };
 
 TEST_F(StopTimes, AreReadAsPeopleWriteThem) {
@@ -40,8 +43,6 @@ TEST_F(StopTimes, AreReadAsPeopleWriteThem) {
 }
 
 TEST_F(StopTimes, ComeEarlyEnoughForTheLongestStepAndItsCheckpoint) {
-  StopTime stop(noon);
-  const std::chrono::steady_clock::time_point begin{1h};
   EXPECT_FALSE(stop.has_come(noon - 1000, begin)) << "how long it has taken to begin is no step";
   EXPECT_FALSE(stop.has_come(noon - 999, begin + 1s));
   EXPECT_EQ(stop.margin(), 10);
@@ -54,8 +55,6 @@ TEST_F(StopTimes, ComeEarlyEnoughForTheLongestStepAndItsCheckpoint) {
 }
 
 TEST_F(StopTimes, ComeEarlyEnoughForCheckpointsThatAreWrittenInTheBackground) {
-  StopTime stop(noon);
-  const std::chrono::steady_clock::time_point begin{1h};
   EXPECT_FALSE(stop.has_come(noon - 1000, begin));
   stop.note_checkpoint(20);
   EXPECT_FALSE(stop.has_come(noon - 998, begin + 2s)) << "a step of 2 s";
@@ -67,8 +66,6 @@ TEST_F(StopTimes, ComeEarlyEnoughForCheckpointsThatAreWrittenInTheBackground) {
 }
 
 TEST_F(StopTimes, CountOnASlowDiskUntilACheckpointWasWritten) {
-  StopTime stop(noon);
-  const std::chrono::steady_clock::time_point begin{1h};
   stop.expect_checkpoints(1'400'000'000);
   EXPECT_EQ(stop.margin(), 28);
   EXPECT_TRUE(StopTime(stop).has_come(noon - 28, begin));

@@ -65,6 +65,9 @@ struct LaunchRequest {
 // processes: kolo itself.
 enum class Launcher : std::uint8_t { processes, open_mpi_4, open_mpi_5, mpich, srun, pals };
 
+// Tells whether it is the mpirun of Open MPI or MPICH.
+[[nodiscard]] bool is_mpirun(Launcher launcher);
+
 // Facts on which the start of ranks depends.
 struct MachineFacts {
   Launcher launcher = Launcher::open_mpi_4;
@@ -81,12 +84,15 @@ struct MachineFacts {
   double shared_memory_room = std::numeric_limits<double>::infinity();  // bytes, where known
   std::optional<std::uint64_t> file_size_limit = {};  // bytes (ulimit -f), where there is one
   EnvironmentLookup environment = environment_variable;
+
+  // The whole number at the beginning of a variable; 0: it has none above 0.
+  [[nodiscard]] int number_in(const char* variable) const;
 };
 
 // Command that starts the ranks, and the variables that are set for it.
 struct RankCommand {
   std::vector<std::string> argv;
-  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::pair<std::string, std::string>> environment = {};
   bool starts_processes = false;  // the ranks are descendants of the launcher's process
   int processes = 0;  // ranks that kolo starts itself with argv; 0: argv starts the ranks
   std::vector<std::vector<int>> cpus = {};  // of each of them; none: all of this process's

@@ -1,14 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <type_traits>
 #include <vector>
 
 #include <torch/types.h>
 
-#include "kolo/base/clock.h"
-#include "kolo/comm/collective_call.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/kernels/precision.h"
@@ -73,24 +70,5 @@ template <typename T>
 // Layout of a measurement's ranks: how many are on the fullest node, and the processors of this
 // node that the process may use.
 [[nodiscard]] RankLayout rank_layout(const Communicator& communicator);
-
-// Counts the halos of this rank (messages named "halo") on the communicators that it listens to,
-// and all that are split from them later. Time counts while any message is under way, from its
-// submission on; so it includes waits for the other rank.
-class HaloCounter final : public CollectiveListener {
- public:
-  void on_submit(const CollectiveCall& call) noexcept override;
-  void on_finish(const CollectiveCall& call, bool failed) noexcept override;
-
-  // Called between exchanges.
-  void reset();
-  [[nodiscard]] HaloUse total() const;
-
- private:
-  mutable std::mutex mutex_;
-  int under_way_ = 0;
-  Stopwatch watch_;
-  HaloUse total_;
-};
 
 }  // namespace kolo

@@ -53,8 +53,8 @@ struct SweepSpace {
 
 // Place of a trial: a part of the machine or allocation that it has to itself.
 struct TrialPlace {
-  std::vector<int> cpus;  // of this machine; empty: not bound
-  int cores = 0;          // its share of a node's; 0: unknown, a trial's launcher sees its hosts
+  std::vector<int> cpus = {};  // of this machine; empty: not bound
+  int cores = 0;  // its share of a node's; 0: unknown, a trial's launcher sees its hosts
   std::vector<std::pair<std::string, std::string>> environment = {};  // more variables
   std::vector<std::string> arguments = {};                            // more of kolo train
 };

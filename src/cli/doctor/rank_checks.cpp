@@ -170,10 +170,8 @@ Finding check_launcher(const LaunchEnvironment& environment,
   }
   Finding finding{.name = "launcher", .text = machine.program};
   // Other launchers may wait for a scheduler.
-  const bool is_mpirun = machine.launcher == Launcher::open_mpi_4 ||
-                         machine.launcher == Launcher::open_mpi_5 ||
-                         machine.launcher == Launcher::mpich;
-  if (environment.is_launched() || !is_mpirun || !machine.job_hosts.empty()) return finding;
+  if (environment.is_launched() || !is_mpirun(machine.launcher) || !machine.job_hosts.empty())
+    return finding;
   try {
     return try_launcher(machine, lookups);
   } catch (const InputError& error) {

@@ -110,8 +110,7 @@ constexpr auto longest_trial = std::chrono::seconds(10);
 std::vector<Host> slurm_nodes(const MachineFacts& facts) {
   const auto list = facts.environment("SLURM_JOB_NODELIST").value_or("");
   if (list.empty()) return {};
-  const auto names =
-      probe({.argv = {"scontrol", "show", "hostnames", list}, .environment = {}}, longest_trial);
+  const auto names = probe({.argv = {"scontrol", "show", "hostnames", list}}, longest_trial);
   const auto tasks = facts.environment("SLURM_TASKS_PER_NODE").value_or("");
   std::vector<Host> hosts;
   std::istringstream words(names.status == 0 ? names.output : "");

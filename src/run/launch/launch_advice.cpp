@@ -6,7 +6,6 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "base/file_failure.h"
 #include "kolo/base/clock.h"
@@ -19,8 +18,7 @@ namespace kolo {
 
 NameLookup look_up(const std::string& name, std::chrono::milliseconds limit) {
   const Stopwatch stopwatch;
-  const bool has_ended =
-      probe({.argv = {"getent", "ahosts", name}, .environment = {}}, limit).status.has_value();
+  const bool has_ended = probe({.argv = {"getent", "ahosts", name}}, limit).status.has_value();
   const double seconds = stopwatch.seconds();
   // It may not be there.
   return {name, seconds, has_ended || seconds < std::chrono::duration<double>(limit).count()};
@@ -94,9 +92,8 @@ std::vector<std::string> usual_reasons(const LaunchConditions& conditions) {
   if (const auto slow = describe_slow_names(conditions.names); !slow.empty())
     reasons.push_back(fmt::format("{}: {}", slow, advice_on_names(conditions.names)));
   if (conditions.slots > 0 && conditions.slots < conditions.ranks)
-    reasons.push_back(fmt::format("{} ranks on hosts with {} slot{}: give the hosts more slots",
-                                  conditions.ranks, conditions.slots,
-                                  conditions.slots == 1 ? "" : "s"));
+    reasons.push_back(fmt::format("{} ranks on hosts with {}: give the hosts more slots",
+                                  conditions.ranks, counted(conditions.slots, "slot")));
   constexpr std::uint64_t little = std::uint64_t{64} << 20;
   if (conditions.file_size_limit && *conditions.file_size_limit < little)
     reasons.push_back(describe_file_size_limit(*conditions.file_size_limit) +

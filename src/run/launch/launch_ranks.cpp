@@ -12,6 +12,7 @@
 #include "base/file_failure.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
+#include "kolo/base/text.h"
 #include "kolo/comm/mpi.h"
 #include "run/launch/launch_advice.h"
 #include "run/launch/terminal.h"
@@ -230,9 +231,8 @@ void require_ranks(const LaunchEnvironment& environment, int requested) {
   if (requested == 0 || requested == environment.size) return;
   if (environment.is_launched()) {
     throw InputError(fmt::format(
-        "-n {} asks for {} rank{}, but {} has started {}; leave -n out, or start the program "
-        "without {}",
-        requested, requested, requested == 1 ? "" : "s", environment.launcher,
+        "-n {} asks for {}, but {} has started {}; leave -n out, or start the program without {}",
+        requested, counted(requested, "rank"), environment.launcher,
         environment.size_is_known ? std::to_string(environment.size) : "this already",
         environment.launcher));
   }

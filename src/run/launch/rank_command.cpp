@@ -79,6 +79,11 @@ std::vector<Host> spread_evenly(std::vector<Host> hosts, int ranks) {
   return hosts;
 }
 
+bool is_mpirun(Launcher launcher) {
+  return launcher == Launcher::open_mpi_4 || launcher == Launcher::open_mpi_5 ||
+         launcher == Launcher::mpich;
+}
+
 int total_slots(const std::vector<Host>& hosts) {
   int sum = 0;
   for (const Host& host : hosts) sum = checked_add(sum, host.slots);
@@ -99,15 +104,8 @@ std::string to_string(const std::vector<Host>& hosts) {
 
 namespace {
 
-int positive_number(const MachineFacts& facts, const char* name) {
-  const auto text = facts.environment(name);
-  int value = 0;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), value);
-  return std::max(0, value);
-}
-
 bool is_open_mpi(const MachineFacts& facts) {
-  return facts.launcher == Launcher::open_mpi_4 || facts.launcher == Launcher::open_mpi_5;
+  return is_mpirun(facts.launcher) && facts.launcher != Launcher::mpich;
 }
 
 int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
@@ -115,7 +113,7 @@ int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
     return most_slots(spread_evenly(facts.job_hosts, request.ranks));
   if (!request.hosts.empty()) return std::min(request.ranks, most_slots(request.hosts));
   if (facts.launcher != Launcher::srun) return request.ranks;
-  const int nodes = std::max(1, positive_number(facts, "SLURM_JOB_NUM_NODES"));
+  const int nodes = std::max(1, facts.number_in("SLURM_JOB_NUM_NODES"));
   return (request.ranks + nodes - 1) / nodes;
 }
 
@@ -123,9 +121,9 @@ void require_cpus(const LaunchRequest& request, const MachineFacts& facts) {
   if (request.oversubscribe || ranks_per_node(request, facts) <= facts.cpus) return;
   const int most = facts.cpus * std::max(1, narrow<int>(facts.job_hosts.size()));
   throw InputError(fmt::format(
-      "-n {}: this machine lets the program use {} CPU{}; ask for at most {} rank{}{}, or "
-      "add --oversubscribe to have ranks share CPUs (slow)",
-      request.ranks, facts.cpus, facts.cpus == 1 ? "" : "s", most, most == 1 ? "" : "s",
+      "-n {}: this machine lets the program use {}; ask for at most {}{}, or add --oversubscribe "
+      "to have ranks share CPUs (slow)",
+      request.ranks, counted(facts.cpus, "CPU"), counted(most, "rank"),
       facts.job_hosts.empty() ? "" : " on the job's nodes"));
 }
 
@@ -133,9 +131,9 @@ void require_slots(const LaunchRequest& request) {
   const int slots = total_slots(request.hosts);
   if (request.oversubscribe || request.ranks <= slots) return;
   throw InputError(
-      fmt::format("-n {}: the hosts {} have {} slot{}; ask for at most so many ranks, or give the "
-                  "hosts more slots",
-                  request.ranks, to_string(request.hosts), slots, slots == 1 ? "" : "s"));
+      fmt::format("-n {}: the hosts {} have {}; ask for at most so many ranks, or give the hosts "
+                  "more slots",
+                  request.ranks, to_string(request.hosts), counted(slots, "slot")));
 }
 
 // Keeps Open MPI from the machine's networks, as all ranks are here: TCP interfaces may not reach
@@ -154,7 +152,7 @@ void add_transport(std::vector<std::string>& argv, const LaunchRequest& request,
 // limit without a job.
 int cores_of_slurm(const MachineFacts& facts) {
   const bool asks_slurm = facts.launcher == Launcher::srun || facts.launcher == Launcher::processes;
-  const int granted = asks_slurm ? positive_number(facts, "SLURM_CPUS_ON_NODE") : 0;
+  const int granted = asks_slurm ? facts.number_in("SLURM_CPUS_ON_NODE") : 0;
   return granted > 0 ? granted : std::numeric_limits<int>::max();
 }
 
@@ -298,9 +296,9 @@ std::vector<std::vector<int>> cpus_of_ranks(const LaunchRequest& request,
 
 int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
   if (request.threads > 0) return request.threads;
-  if (const int wanted = positive_number(facts, "OMP_NUM_THREADS")) return wanted;
+  if (const int wanted = facts.number_in("OMP_NUM_THREADS")) return wanted;
   if (facts.launcher == Launcher::srun) {
-    if (const int granted = positive_number(facts, "SLURM_CPUS_PER_TASK")) return granted;
+    if (const int granted = facts.number_in("SLURM_CPUS_PER_TASK")) return granted;
   }
   const int cores = std::min(facts.cores, cores_of_slurm(facts));
   return std::max(1, cores / ranks_per_node(request, facts));
@@ -311,16 +309,22 @@ int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
 void add_missing_variables(RankCommand& command, const MachineFacts& facts) {
   if (!facts.environment("PATH")) command.environment.emplace_back("PATH", default_path);
   if (!facts.has_home) command.environment.emplace_back("HOME", "/nonexistent");
-  const bool asks_hwloc = is_open_mpi(facts) || facts.launcher == Launcher::mpich;
-  if (asks_hwloc && !facts.environment(hwloc_components))
+  if (is_mpirun(facts.launcher) && !facts.environment(hwloc_components))
     command.environment.emplace_back(hwloc_components, hwloc_without_displays);
 }
 
 }  // namespace
 
+int MachineFacts::number_in(const char* variable) const {
+  const auto text = environment(variable);
+  int value = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), value);
+  return std::max(0, value);
+}
+
 int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts) {
   const int wanted = threads_wanted(request, facts);
-  const int limit = positive_number(facts, "OMP_THREAD_LIMIT");
+  const int limit = facts.number_in("OMP_THREAD_LIMIT");
   return limit > 0 ? std::min(wanted, limit) : wanted;
 }
 
@@ -359,8 +363,7 @@ RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
     command.processes = request.ranks;
     command.cpus = cpus_of_ranks(request, facts);
   }
-  command.starts_processes =
-      request.hosts.empty() && (is_open_mpi(facts) || facts.launcher == Launcher::mpich);
+  command.starts_processes = request.hosts.empty() && is_mpirun(facts.launcher);
   if (!request.hosts.empty() && is_open_mpi(facts)) {
     // Open MPI passes only named variables to other hosts.
     for (const auto& variable : command.environment)

@@ -128,8 +128,6 @@ std::string describe_end(const Child& program) {
 
 }  // namespace
 
-LineTagger::LineTagger(int rank) : tag_(fmt::format("[{}] ", rank)) {}
-
 std::string LineTagger::add(std::string_view text) {
   std::string shown;
   while (!text.empty()) {
@@ -163,7 +161,7 @@ int run_rank_program(const RankProgram& program) {
     options.errors = streams[1].write_end();
   }
   restore_openmp_binding();
-  Child child(RankCommand{.argv = program.command, .environment = {}}, options);
+  Child child(RankCommand{.argv = program.command}, options);
   for (Stream& stream : streams) stream.close_write_end();
   start_keeper(child.process());
 

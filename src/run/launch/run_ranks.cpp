@@ -43,10 +43,6 @@ std::string describe_end(const JobEnd& end) {
                      signal > 0 && signal < NSIG ? fmt::format(" ({})", ::strsignal(signal)) : "");
 }
 
-std::string describe_ranks(int ranks) {
-  return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
-}
-
 // Explains a job that failed without a word: the command that started it, the launcher's last
 // hidden text, and the usual reasons that apply.
 void explain_silence(const JobEnd& end, const LaunchRequest& request, const RankCommand& command) {
@@ -127,8 +123,8 @@ class Job {
     std::erase_if(restarts_, [&](auto time) { return time <= now - std::chrono::hours(1); });
     const int count = narrow<int>(restarts_.size());
     if (count >= policy_.restarts)
-      return fmt::format("it was restarted {} time{} within an hour, and is not again", count,
-                         count == 1 ? "" : "s");
+      return fmt::format("it was restarted {} within an hour, and is not again",
+                         counted(count, "time"));
     const auto places = places_of_next();
     if (places.ranks < 1) return describe_want_of_ranks();
     restarts_.push_back(now);
@@ -156,7 +152,7 @@ class Job {
 
   // Text "3 ranks instead of 4 on n1:2,n3:1, without n2 (does not answer)".
   [[nodiscard]] std::string describe(const RankPlaces& places) const {
-    auto text = describe_ranks(places.ranks);
+    auto text = counted(places.ranks, "rank");
     if (places.ranks != request_.ranks) text += fmt::format(" instead of {}", request_.ranks);
     if (!places.hosts.empty())
       text +=
@@ -169,10 +165,10 @@ class Job {
     const int room = total_slots(left);
     return fmt::format(
         "it is not restarted: without {} there is room for {} on {}, but {}{}",
-        nodes_.describe_left_out(), describe_ranks(room),
+        nodes_.describe_left_out(), counted(room, "rank"),
         left.empty() ? "no node" : to_string(left),
         room < least_ranks()
-            ? fmt::format("at least {} must be started", describe_ranks(least_ranks()))
+            ? fmt::format("at least {} must be started", counted(least_ranks(), "rank"))
             : fmt::format("from {} up there is no number of ranks that it can go on with",
                           least_ranks()),
         room < least_ranks() && policy_.min_ranks > 0 ? " (--min-ranks)" : "");

@@ -48,7 +48,7 @@ struct ProbeResult {
 // Puts a rank's number in front of each of its lines: "[3] text".
 class LineTagger {
  public:
-  explicit LineTagger(int rank);
+  explicit LineTagger(int rank) : tag_("[" + std::to_string(rank) + "] ") {}
 
   // Takes the next piece of text and returns its complete lines, tagged. Holds the rest back, up to
   // a limit, until its line is complete.

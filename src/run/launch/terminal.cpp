@@ -36,8 +36,9 @@ ProgressOptions progress_options_from_environment(const EnvironmentLookup& looku
   return options;
 }
 
-std::ostream& progress_stream(const ProgressOptions& options) {
-  return options.terminal ? std::cout : std::cerr;
+void make_bar(std::optional<ProgressBar>& bar) {
+  const auto options = progress_options_from_environment();
+  bar.emplace(options.terminal ? std::cout : std::cerr, options);
 }
 
 int terminal_width(int descriptor) {

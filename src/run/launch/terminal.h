@@ -1,6 +1,6 @@
 #pragma once
 
-#include <iosfwd>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,9 +15,9 @@ namespace kolo {
 [[nodiscard]] ProgressOptions progress_options_from_environment(
     const EnvironmentLookup& lookup = environment_variable);
 
-// Stream for the progress of a command whose result goes to stdout: a bar on stdout where that is a
-// terminal (it is wiped away before), otherwise plain lines on stderr.
-[[nodiscard]] std::ostream& progress_stream(const ProgressOptions& options);
+// Makes the bar of a command whose result goes to stdout: on stdout where that is a terminal (it is
+// wiped away before), otherwise plain lines on stderr.
+void make_bar(std::optional<ProgressBar>& bar);
 
 // Columns of the terminal that shows the file descriptor, also through a launcher; 0: none does.
 [[nodiscard]] int terminal_width(int descriptor);

@@ -37,6 +37,10 @@ std::string line(const RankCommand& command) {
   return join(command.argv, " ");
 }
 
+std::string line(int ranks, const MachineFacts& machine) {
+  return line(rank_command(request(ranks), machine));
+}
+
 std::string variable(const RankCommand& command, const std::string& name) {
   for (const auto& [key, value] : command.environment) {
     if (key == name) return value;
@@ -91,25 +95,23 @@ TEST(RankCommand, StartsTheRanksWithTheCommandAtTheEnd) {
 
 TEST(RankCommand, OpenMpiGetsSlotsAndMayRunAsRoot) {
   auto machine = facts(Launcher::open_mpi_5, 4);
-  EXPECT_TRUE(says(line(rank_command(request(3), machine)), {"--host localhost:3"}));
-  EXPECT_FALSE(says(line(rank_command(request(3), machine)), {"root"}));
-  EXPECT_TRUE(says(line(rank_command(request(3), machine)), {"--mca btl ^tcp,ofi"}));
+  EXPECT_TRUE(says(line(3, machine), {"--host localhost:3", "--mca btl ^tcp,ofi"}));
+  EXPECT_FALSE(says(line(3, machine), {"root"}));
   machine.is_root = true;
-  EXPECT_TRUE(says(line(rank_command(request(3), machine)), {"--allow-run-as-root"}));
+  EXPECT_TRUE(says(line(3, machine), {"--allow-run-as-root"}));
   machine.launcher = Launcher::mpich;
-  EXPECT_FALSE(says(line(rank_command(request(3), machine)), {"root"}));
+  EXPECT_FALSE(says(line(3, machine), {"root"}));
 }
 
 TEST(RankCommand, BindsEvenSharesOfAWholeMachineOnly) {
   auto machine = facts(Launcher::open_mpi_4, 8);
-  EXPECT_TRUE(says(line(rank_command(request(2), machine)),
-                   {"--map-by slot:PE=4 --bind-to core:if-supported"}));
-  EXPECT_TRUE(says(line(rank_command(request(3), machine)), {"slot:PE=2"}));
+  EXPECT_TRUE(says(line(2, machine), {"--map-by slot:PE=4 --bind-to core:if-supported"}));
+  EXPECT_TRUE(says(line(3, machine), {"slot:PE=2"}));
   machine.whole_machine = false;
-  EXPECT_TRUE(says(line(rank_command(request(2), machine)), {"--bind-to none"}));
+  EXPECT_TRUE(says(line(2, machine), {"--bind-to none"}));
   machine = facts(Launcher::open_mpi_4, 8);
   machine.cpus = 16;  // two hardware threads per core
-  EXPECT_TRUE(says(line(rank_command(request(9), machine)), {"--bind-to none"}));
+  EXPECT_TRUE(says(line(9, machine), {"--bind-to none"}));
 }
 
 TEST(RankCommand, MoreRanksThanCpusAreAskedForExplicitly) {
@@ -158,9 +160,8 @@ TEST(RankCommand, SlurmJudgesItsOwnAllocation) {
 TEST(RankCommand, WithoutRoomForSharedMemoryMessagesGoThroughTheMachinesOwnInterface) {
   auto machine = facts(Launcher::open_mpi_4, 4);
   machine.shared_memory_room = 8 << 20;
-  EXPECT_TRUE(says(line(rank_command(request(1), machine)), {"--mca btl ^tcp,ofi"}));
-  EXPECT_TRUE(says(line(rank_command(request(2), machine)),
-                   {"--mca btl self,tcp --mca btl_tcp_if_include lo"}));
+  EXPECT_TRUE(says(line(1, machine), {"--mca btl ^tcp,ofi"}));
+  EXPECT_TRUE(says(line(2, machine), {"--mca btl self,tcp --mca btl_tcp_if_include lo"}));
 }
 
 // MPI would end the ranks, or hang.
@@ -220,14 +221,13 @@ TEST(RankCommand, APbsJobsNodesGetEvenShares) {
   auto machine = facts(Launcher::open_mpi_4, 4);
   machine.job_hosts = {{"a", 1}, {"b", 1}};
   const auto command = rank_command(request(3), machine);
-  EXPECT_TRUE(says(line(command), {"--host a:2,b:1"}));
-  EXPECT_TRUE(says(line(command), {"-x OMP_NUM_THREADS"}));
+  EXPECT_TRUE(says(line(command), {"--host a:2,b:1", "-x OMP_NUM_THREADS"}));
   EXPECT_EQ(variable(command, "OMP_NUM_THREADS"), "2") << "of the fuller node";
-  EXPECT_TRUE(says(line(rank_command(request(1), machine)), {"--host a:1"}));
+  EXPECT_TRUE(says(line(1, machine), {"--host a:1"}));
   EXPECT_NO_THROW((void)rank_command(request(8), machine));
   EXPECT_THROW((void)rank_command(request(9), machine), InputError);
   machine.launcher = Launcher::mpich;
-  EXPECT_TRUE(says(line(rank_command(request(4), machine)), {"-hosts a:2,b:2"}));
+  EXPECT_TRUE(says(line(4, machine), {"-hosts a:2,b:2"}));
 }
 
 TEST(RankCommand, PalsKnowsTheNodesAndIsToldHowManyOnEach) {
@@ -235,20 +235,22 @@ TEST(RankCommand, PalsKnowsTheNodesAndIsToldHowManyOnEach) {
   machine.program = "/opt/pals/bin/mpiexec";
   machine.job_hosts = {{"a", 1}, {"b", 1}};
   const auto command = rank_command(request(4), machine);
-  EXPECT_TRUE(
-      says(line(command), {"/opt/pals/bin/mpiexec -n 4 --ppn 2 --depth 4 --cpu-bind depth"}));
-  EXPECT_TRUE(says(line(command), {"--env OMP_NUM_THREADS=4"}));
+  EXPECT_TRUE(says(line(command), {"/opt/pals/bin/mpiexec -n 4 --ppn 2 --depth 4 --cpu-bind depth",
+                                   "--env OMP_NUM_THREADS=4"}));
   EXPECT_FALSE(says(line(command), {"--host"}));
 }
 
-TEST(LauncherOutput, DropsOnlyBoxesThatRepeatAFailure) {
+// What Open MPI says between two lines of dashes.
+std::string box(const std::string& text) {
   const std::string rule(74, '-');
-  const std::string failure = rule +
-                              "\nprterun detected that one or more processes exited with non-zero "
-                              "status,\nthus causing the job to be terminated.\n\n   Exit code:    "
-                              "3\n" +
-                              rule + "\n";
-  const std::string other = rule + "\nThere are not enough slots available\n" + rule + "\n";
+  return rule + "\n" + text + "\n" + rule + "\n";
+}
+
+TEST(LauncherOutput, DropsOnlyBoxesThatRepeatAFailure) {
+  const std::string failure = box(
+      "prterun detected that one or more processes exited with non-zero status,\nthus causing the "
+      "job to be terminated.\n\n   Exit code:    3");
+  const std::string other = box("There are not enough slots available");
   const std::string text = "kolo: rank 1: no\n" + failure + other + "the end without newline";
   for (const std::size_t piece : {text.size(), std::size_t{1}, std::size_t{7}}) {
     LauncherOutput noise;
@@ -262,27 +264,23 @@ TEST(LauncherOutput, DropsOnlyBoxesThatRepeatAFailure) {
 
 // Nothing else may tell of the killed rank.
 TEST(LauncherOutput, KeepsWhatNamesAKilledRankThatNobodyElseHasNamed) {
-  const std::string rule(74, '-');
-  const std::string box = rule +
-                          "\nmpirun noticed that process rank 1 with PID 0 on node n2 exited on "
-                          "signal 9 (Killed).\n" +
-                          rule + "\n";
+  const auto killed =
+      box("mpirun noticed that process rank 1 with PID 0 on node n2 exited on signal 9 (Killed).");
   const std::string named = "kolo: watch: rank 1 is gone: it was killed; the job ends\n";
-  EXPECT_EQ(LauncherOutput().filter(box), box);
+  EXPECT_EQ(LauncherOutput().filter(killed), killed);
   for (const std::string said :
        {"kolo: warning: slow\n", "kolo: watch: ranks have waited 60.0 s in all-reduce 7\n"})
-    EXPECT_EQ(LauncherOutput().filter(said + box), said + box);
-  EXPECT_EQ(LauncherOutput().filter(named + box), named);
+    EXPECT_EQ(LauncherOutput().filter(said + killed), said + killed);
+  EXPECT_EQ(LauncherOutput().filter(named + killed), named);
   LauncherOutput asked;
   asked.expect_signals();
-  EXPECT_EQ(asked.filter(box), "");
+  EXPECT_EQ(asked.filter(killed), "");
 }
 
 TEST(LauncherOutput, KnowsWhetherAnythingWasSaid) {
-  const std::string rule(74, '-');
   const std::string silent =
-      "kolo: warning: slow\n" + rule + "\nPer user-direction, the job has been aborted.\n" + rule +
-      "\n[n1:7] 1 more process has sent help message help-mpi-api.txt / mpi-abort\n"
+      "kolo: warning: slow\n" + box("Per user-direction, the job has been aborted.") +
+      "[n1:7] 1 more process has sent help message help-mpi-api.txt / mpi-abort\n"
       "[n1:7] Set MCA parameter \"orte_base_help_aggregate\" to 0 to see all help / error "
       "messages\n"
       "[n1:7] [[1,0],0] ORTE_ERROR_LOG: Out of resource in file ../orte/util/show_help.c at line "
@@ -294,7 +292,7 @@ TEST(LauncherOutput, KnowsWhetherAnythingWasSaid) {
   EXPECT_EQ(noise.finish(), "no");
   EXPECT_FALSE(noise.was_silent());
   LauncherOutput other;
-  (void)other.filter(rule + "\nThere are not enough slots available\n" + rule + "\n");
+  (void)other.filter(box("There are not enough slots available"));
   EXPECT_FALSE(other.was_silent());
 }
 
