@@ -6,9 +6,7 @@
 #include <set>
 #include <span>
 #include <sstream>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

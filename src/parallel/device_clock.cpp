@@ -1,7 +1,6 @@
 #include "kolo/parallel/device_clock.h"
 
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <span>
-#include <vector>
 
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function_hook.h>

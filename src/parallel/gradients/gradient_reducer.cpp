@@ -1,8 +1,6 @@
 #include "kolo/parallel/gradient_reducer.h"
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include <torch/nn/modules/embedding.h>
 

@@ -6,7 +6,7 @@
 #include <torch/types.h>
 
 #include "kolo/optim/flat_optimizer.h"
-#include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/bucket_optimizer.h"
 
 namespace kolo::parallel {
 

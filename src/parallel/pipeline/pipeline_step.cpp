@@ -1,11 +1,9 @@
 #include "kolo/parallel/pipeline_step.h"
 
-#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,7 +16,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/graph_beginning.h"
-#include "kolo/base/network_stage.h"
 #include "kolo/base/random.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/pipeline_stages.h"

@@ -1,20 +1,13 @@
 #include "kolo/parallel/halo_exchange.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <torch/autograd.h>
 #include <torch/custom_class.h>
-#include <torch/types.h>
 
 #include "kolo/base/error.h"
-#include "kolo/comm/communicator.h"
-#include "kolo/layout/spatial_plan.h"
 #include "kolo/parallel/tensor_collectives.h"
 
 namespace kolo {

@@ -1,20 +1,15 @@
 #include "kolo/parallel/sync_batch_norm.h"
 
-#include <cstdint>
 #include <map>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/autograd.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/types.h>
 
 #include "base/second_derivatives.h"
 #include "kolo/base/error.h"
-#include "kolo/comm/communicator.h"
 #include "kolo/parallel/autograd_communicator.h"
 #include "kolo/parallel/tensor_collectives.h"
 

@@ -14,7 +14,6 @@
 #include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
-#include "kolo/comm/data_type.h"
 #include "kolo/comm/topology.h"
 
 // Tensors as the room's sources handle them: fused for the wire, told apart, passed over, and the

@@ -3,10 +3,6 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
-#include <memory>
-#include <string>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,3 @@
-#include <functional>
-#include <memory>
-#include <vector>
-
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>

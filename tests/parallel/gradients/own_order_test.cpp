@@ -9,13 +9,11 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
-#include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/differentiable_collectives.h"
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/object_collectives.h"
 #include "parallel/small_network.h"
-#include "support/errors.h"
 #include "support/rank_test.h"
 
 // Collectives of the program's own, while some ranks already average a bucket that others begin

@@ -6,10 +6,8 @@
 #include <torch/serialize.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/distributed_optimizer.h"
-#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/sharded_optimizer.h"
 #include "kolo/parallel/trained_modules.h"

@@ -1,4 +1,3 @@
-
 #include "kolo/base/error.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"

@@ -1,11 +1,9 @@
-#include <torch/nn/modules/embedding.h>
 #include <torch/optim/sgd.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/checks.h"
-#include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/sharded_optimizer.h"
 #include "parallel/small_network.h"

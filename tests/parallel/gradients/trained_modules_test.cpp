@@ -2,8 +2,6 @@
 
 #include <vector>
 
-#include <torch/nn/modules/linear.h>
-#include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 
 #include "kolo/base/error.h"

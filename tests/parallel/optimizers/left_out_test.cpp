@@ -6,16 +6,12 @@
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
-#include <torch/optim/sgd.h>
 
-#include "kolo/base/error.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "parallel/small_network.h"
-#include "support/errors.h"
 #include "support/rank_test.h"
-#include "support/says.h"
 
 // Parameters that take no part in a step: frozen between steps, or used by nobody. Whatever the
 // optimizer, they stay as they are, and go on later as torch::optim would.

@@ -1,5 +1,3 @@
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>

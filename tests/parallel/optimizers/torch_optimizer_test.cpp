@@ -1,7 +1,6 @@
 #include <functional>
 #include <memory>
 #include <sstream>
-#include <string>
 #include <type_traits>
 #include <vector>
 

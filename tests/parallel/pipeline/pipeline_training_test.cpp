@@ -1,7 +1,5 @@
-#include <cmath>
 #include <limits>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
