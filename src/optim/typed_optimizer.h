@@ -111,9 +111,9 @@ struct Elementwise {
   std::optional<ParametersForUse> for_use = std::nullopt;
 };
 
-// An optimizer that makes a Step<T> (element_steps.h) on each element.
-template <template <typename> typename Step>
-class ElementwiseOptimizer final : public TypedOptimizer<ElementwiseOptimizer<Step>> {
+// An optimizer that makes a Step<T, flags...> (element_steps.h) on each element.
+template <template <typename, bool...> typename Step, bool... flags>
+class ElementwiseOptimizer final : public TypedOptimizer<ElementwiseOptimizer<Step, flags...>> {
  public:
   explicit ElementwiseOptimizer(Elementwise given)
       : TypedOptimizer<ElementwiseOptimizer>(given.name, given.states), own_(std::move(given)) {
@@ -133,20 +133,20 @@ class ElementwiseOptimizer final : public TypedOptimizer<ElementwiseOptimizer<St
   }
   template <typename T>
   void run(const FlatSlice<T>& slice, const StepConstants& constants) const {
-    run_steps(step_of<Step<T>>(constants.data()), slice);
+    run_steps(step_of<Step<T, flags...>>(constants.data()), slice);
   }
   template <typename T>
   void run_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device) const {
-    run_steps_on_device<Step<T>>(slice, device);
+    run_steps_on_device<Step<T, flags...>>(slice, device);
   }
 
  private:
   Elementwise own_;
 };
 
-template <template <typename> typename Step>
+template <template <typename, bool...> typename Step, bool... flags>
 [[nodiscard]] std::unique_ptr<FlatOptimizer> elementwise(Elementwise given) {
-  return std::make_unique<ElementwiseOptimizer<Step>>(std::move(given));
+  return std::make_unique<ElementwiseOptimizer<Step, flags...>>(std::move(given));
 }
 
 // Adam's family in common: rates of the moments, and epsilon.
