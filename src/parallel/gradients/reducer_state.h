@@ -211,8 +211,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void gradient_is_ready(std::size_t parameter);
   // The arena's memory for a gradient of this step, once, if it is to be the whole gradient.
   [[nodiscard]] std::shared_ptr<void> take_destination(std::size_t parameter);
-  void enter_quiet();
-  void leave_quiet();
+  void add_quiet(int scopes);
   void wait(std::size_t bucket);
   void finish();
   [[nodiscard]] bool has_averages() const { return has_averages_; }
