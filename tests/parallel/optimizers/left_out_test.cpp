@@ -28,11 +28,7 @@ struct Layers : torch::nn::Module {
     register_module("second", second);
     register_module("third", third);
     to(torch::kDouble);
-    const torch::NoGradGuard no_gradient;
-    for (auto& parameter : parameters()) {
-      parameter.copy_(
-          torch::sin(torch::arange(parameter.numel(), torch::kDouble)).view(parameter.sizes()));
-    }
+    set_to_sines(*this, 1);
   }
 
   torch::Tensor loss(const torch::Tensor& input, bool with_second, bool with_third) {
@@ -123,10 +119,6 @@ std::vector<Method> methods() {
           sharded_method(false),      sharded_method(true),      distributed_method()};
 }
 
-void undefine_gradients(Layers& network) {
-  for (auto& parameter : network.parameters()) parameter.mutable_grad() = torch::Tensor();
-}
-
 // Layers that take part in a step: by rank and step, who uses the second and the third.
 struct Schedule {
   std::function<void(Layers&, std::int64_t step)> prepare = [](Layers&, std::int64_t) {};
@@ -145,7 +137,7 @@ class Peer {
 
   void train(const Schedule& schedule, std::int64_t step) {
     schedule.prepare(network, step);
-    undefine_gradients(network);
+    network.zero_grad(true);
     for (int rank = 0; rank < ranks_; ++rank) {
       const auto begin = ((step * ranks_) + rank) * 4;
       (network.loss(samples(begin, begin + 4, torch::kDouble), schedule.uses_second(rank, step),
@@ -170,15 +162,14 @@ void expect_same_training(const Communicator& communicator, const Method& method
   const auto step_of = method.start(communicator, network, options);
   for (std::int64_t step = 0; step < 9; ++step) {
     schedule.prepare(network, step);
-    undefine_gradients(network);
+    network.zero_grad(true);
     const auto begin = ((step * communicator.size()) + communicator.rank()) * 4;
     network
         .loss(samples(begin, begin + 4, torch::kDouble),
               schedule.uses_second(communicator.rank(), step),
               schedule.uses_third(communicator.rank(), step))
         .backward();
-    std::vector<torch::Tensor> before;
-    for (const auto& parameter : peer.network.parameters()) before.push_back(parameter.clone());
+    const auto before = copies_of(peer.network);
     step_of(step + 1);
     peer.train(schedule, step);
     for (std::size_t index = 0; index < before.size(); ++index) {
@@ -233,9 +224,7 @@ RANK_TEST(LeftOut, AFrozenParameterWithAnOldGradientStays) {
     for (auto& parameter : network.second->parameters()) parameter.requires_grad_(false);
     const auto frozen = network.second->weight.clone();
     const auto trained = network.first->weight.clone();
-    for (const auto& each : {network.first, network.third}) {
-      for (auto& parameter : each->parameters()) parameter.mutable_grad() = torch::Tensor();
-    }
+    for (auto each : {network.first, network.third}) each->zero_grad(true);
     train(2);
     EXPECT_TRUE(network.second->weight.equal(frozen)) << method.name;
     EXPECT_FALSE(network.first->weight.equal(trained)) << method.name;
@@ -254,7 +243,7 @@ RANK_TEST(LeftOut, LeftOutStepsSurviveACheckpoint) {
   const auto [other_arena, other] = make(resumed);
   const auto step_of = [](Layers& of, const ParameterArena& in, ShardedArenaOptimizer& by,
                           std::int64_t step) {
-    undefine_gradients(of);
+    of.zero_grad(true);
     of.loss(samples(step, step + 4, torch::kDouble), true, true).backward();
     const torch::NoGradGuard no_gradient;
     for (std::size_t index = 0; index < in.parameters().size(); ++index) {
@@ -275,11 +264,7 @@ RANK_TEST(LeftOut, LeftOutStepsSurviveACheckpoint) {
   });
   ArenaOptimizer whole(arena, flat_adam());
   EXPECT_THAT(whole.skipped_steps(), ::testing::Each(0));
-  {
-    const torch::NoGradGuard no_gradient;
-    for (std::size_t index = 0; index < 6; ++index)
-      resumed.parameters()[index].copy_(network.parameters()[index]);
-  }
+  copy_parameters(resumed, network);
   step_of(network, *arena, *optimizer, 3);
   step_of(resumed, *other_arena, *other, 3);
   expect_parameters(network, resumed.parameters());

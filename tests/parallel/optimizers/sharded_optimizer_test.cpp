@@ -112,11 +112,7 @@ RANK_TEST(ShardedOptimizer, StateSurvivesACheckpoint) {
     by.step();
   };
   make_step(network, first, 0);
-  {
-    const torch::NoGradGuard no_gradient;
-    for (std::size_t index = 0; index < 4; ++index)
-      copy.parameters()[index].copy_(network.parameters()[index]);
-  }
+  copy_parameters(copy, network);
   // Other buckets are cut for the ranks in other places.
   ShardedOptimizer resumed(communicator, copy, make_adam({}), {.buckets = large});
   auto state = first.gather_state();

@@ -112,11 +112,7 @@ RANK_TEST(VirtualRanks, StepsAreThoseOfOneBatch) {
   TrainingStep alone(Communicator::solo(), whole, make_sgd({.momentum = .5}));
   make(parted, *network, true);
   make(alone, *whole, false);
-  for (const auto& parameter : network->named_parameters()) {
-    EXPECT_TRUE(
-        torch::allclose(parameter.value(), whole->named_parameters()[parameter.key()], 1e-5, 1e-6))
-        << parameter.key();
-  }
+  expect_parameters(*network, whole->parameters(), 1e-5, 1e-6);
 }
 
 // One rank sees infinity in one of its parts; all leave the step out and continue with equal bits.
