@@ -86,8 +86,7 @@ namespace {
 [[noreturn]] void fail_without_device_steps(const FlatOptimizer& optimizer) {
   throw Error(
       fmt::format("optimizer {}: it has no step on CUDA devices; keep its buffers in the host's "
-                  "memory, or give "
-                  "it one (FlatOptimizer::update_on_device)",
+                  "memory, or give it one (FlatOptimizer::update_on_device)",
                   optimizer.name()));
 }
 

@@ -1,6 +1,5 @@
 // Passes over the memory of CUDA devices in a build without CUDA.
 #include <functional>
-#include <span>
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -42,9 +42,6 @@ class TensorSteps {
     void fill();
   };
 
-  template <typename T>
-  void update_on_cuda(const FlatOptimizer& optimizer, const TensorSlice& slice,
-                      const torch::Tensor& constants, const GradientUse& use);
   [[nodiscard]] torch::Tensor constants_of(const FlatOptimizer& optimizer, const TensorSlice& slice,
                                            StepRate rate, std::int64_t step);
 

@@ -83,10 +83,6 @@ bool Timeline::is_active() const noexcept {
   return attachment_ && attachment_->recorder->is_active();
 }
 
-Timeline::Span Timeline::span(std::string_view name) const {
-  return span(name, nullptr, 0);
-}
-
 Timeline::Span Timeline::span(std::string_view name, const char* what, std::int64_t number) const {
   return {is_active() ? attachment_->recorder : nullptr, name, what, number};
 }

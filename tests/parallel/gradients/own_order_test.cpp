@@ -9,7 +9,6 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/parallel/broadcast_state.h"
-#include "kolo/parallel/differentiable_collectives.h"
 #include "kolo/parallel/object_collectives.h"
 #include "parallel/optimizers/sgd_of.h"
 #include "parallel/small_network.h"

@@ -53,53 +53,45 @@ std::shared_ptr<const FlatOptimizer> flat_adam() {
   return make_adam({.weight_decay = decay});
 }
 
-ReducerOptions in_small_buckets(ReducerOptions options) {
-  options.rebuild_buckets = false;
-  return options;
-}
+using MakeOptimizer = std::function<std::unique_ptr<BucketOptimizer>(
+    const Communicator&, const std::shared_ptr<ParameterArena>&)>;
 
-template <typename Optimizer>
-std::function<void(std::int64_t)> flat_steps(const std::shared_ptr<ParameterArena>& arena,
-                                             const std::shared_ptr<GradientReducer>& reducer,
-                                             const std::shared_ptr<Optimizer>& optimizer,
-                                             bool bucket_by_bucket) {
-  return [=](std::int64_t step) {
-    if (!bucket_by_bucket) reducer->finish();
-    for (std::size_t bucket = 0; bucket < arena->buckets(); ++bucket) {
-      if (bucket_by_bucket) reducer->wait(bucket);
-      optimizer->update(bucket, pace, step);
-    }
-    if (bucket_by_bucket) reducer->finish();
-    optimizer->finish();
-  };
+// With small buckets, which are updated one by one, or all at the end.
+Method flat_method(const std::string& name, bool bucket_by_bucket, const MakeOptimizer& make) {
+  return {name + (bucket_by_bucket ? ", by bucket" : ""),
+          [=](const Communicator& communicator, Layers& network,
+              ReducerOptions options) -> std::function<void(std::int64_t)> {
+            const auto arena =
+                std::make_shared<ParameterArena>(communicator, network, BucketLimits{1500, 3000});
+            const std::shared_ptr<BucketOptimizer> optimizer = make(communicator, arena);
+            options.rebuild_buckets = false;
+            options.hook = optimizer->gradient_hook();
+            const auto reducer = std::make_shared<GradientReducer>(communicator, arena, options);
+            return [=](std::int64_t step) {
+              if (!bucket_by_bucket) reducer->finish();
+              for (std::size_t bucket = 0; bucket < arena->buckets(); ++bucket) {
+                if (bucket_by_bucket) reducer->wait(bucket);
+                optimizer->update(bucket, pace, step);
+              }
+              if (bucket_by_bucket) reducer->finish();
+              optimizer->finish();
+            };
+          }};
 }
 
 Method arena_method(bool is_shared, bool bucket_by_bucket) {
-  return {std::string(is_shared ? "shared" : "arena") + (bucket_by_bucket ? ", by bucket" : ""),
-          [=](const Communicator& communicator, Layers& network, const ReducerOptions& options) {
-            auto arena =
-                std::make_shared<ParameterArena>(communicator, network, BucketLimits{1500, 3000});
-            auto optimizer = std::make_shared<ArenaOptimizer>(
-                communicator, arena, flat_adam(),
-                StepSharing{.enabled = is_shared, .smallest_bytes = 0});
-            auto reducer =
-                std::make_shared<GradientReducer>(communicator, arena, in_small_buckets(options));
-            return flat_steps(arena, reducer, optimizer, bucket_by_bucket);
-          }};
+  const StepSharing sharing{.enabled = is_shared, .smallest_bytes = 0};
+  return flat_method(is_shared ? "shared" : "arena", bucket_by_bucket,
+                     [=](const auto& communicator, const auto& arena) {
+                       return std::make_unique<ArenaOptimizer>(communicator, arena, flat_adam(),
+                                                               sharing);
+                     });
 }
 
 Method sharded_method(bool bucket_by_bucket) {
-  return {std::string("sharded") + (bucket_by_bucket ? ", by bucket" : ""),
-          [=](const Communicator& communicator, Layers& network, const ReducerOptions& options) {
-            auto arena =
-                std::make_shared<ParameterArena>(communicator, network, BucketLimits{1500, 3000});
-            auto optimizer =
-                std::make_shared<ShardedArenaOptimizer>(communicator, arena, flat_adam());
-            auto with_hook = in_small_buckets(options);
-            with_hook.hook = optimizer->gradient_hook();
-            auto reducer = std::make_shared<GradientReducer>(communicator, arena, with_hook);
-            return flat_steps(arena, reducer, optimizer, bucket_by_bucket);
-          }};
+  return flat_method("sharded", bucket_by_bucket, [](const auto& communicator, const auto& arena) {
+    return std::make_unique<ShardedArenaOptimizer>(communicator, arena, flat_adam());
+  });
 }
 
 Method distributed_method() {
