@@ -213,7 +213,7 @@ template <typename T>
 struct NadamConstants {
   DecayConstants<T> decay;
   T rate, beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon;
-  T mean_weight, gradient_weight;  // of the two parts of the step
+  T mean_weight, gradient_weight;  // of the two terms of the step
   T root_scale;                    // the bias correction of the second moment's square root
 };
 

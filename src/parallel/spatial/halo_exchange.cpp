@@ -179,7 +179,7 @@ RowExchange exchange_of(const DeviceMesh& mesh, const HaloAxis& halo) {
                        .owned = halo.cut.exchanged().rows(coordinate),
                        .extended = halo.cut.extended(coordinate),
                        .messages = row_messages(halo.cut, coordinate)};
-  // Peers are places along the axis so far; in the group places count the slowest axis first.
+  // Peers are coordinates so far; ranks of the group count the slowest axis first.
   int step = 1;
   for (std::size_t i = halo.axis + 1; i < spatial_axes.size(); ++i)
     step *= mesh.length(spatial_axes[i]);

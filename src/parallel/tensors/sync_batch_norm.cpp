@@ -247,7 +247,7 @@ std::vector<std::string> convert_sync_batch_norm(const Communicator& communicato
   }
   const Communicator ranks = communicator.split(0, 0, "batch norm").value();
   std::vector<std::string> replaced;
-  // A module in several places is replaced by one.
+  // A module that is there several times is replaced by one.
   std::map<const torch::nn::Module*, std::shared_ptr<SyncBatchNormImpl>> replacements;
   for_each_child(module, "",
                  [&](torch::nn::Module& parent, std::ptrdiff_t index, const std::string& key,

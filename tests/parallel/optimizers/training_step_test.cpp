@@ -43,7 +43,7 @@ struct Replica {
     return step.end(step.finish(.05));
   }
 
-  // Each rank's share of a step's samples.
+  // On this rank's part of a step's samples.
   TrainingStep::Outcome make_share(const Communicator& communicator, std::int64_t number,
                                    double factor = 1) {
     const auto begin = (number * communicator.size() + communicator.rank()) * batch_size;
@@ -72,7 +72,7 @@ RANK_TEST(TrainingStep, StepsAreThoseOfOneRankWithAllSamples) {
   }
 }
 
-// Passes that count by their shares of the samples add up to one over all of them.
+// Passes that are weighted by their samples add up to one over all of them.
 RANK_TEST(TrainingStep, SeveralPassesAreOne) {
   Replica whole(communicator), in_passes(communicator);
   const auto begin = communicator.rank() * batch_size;
