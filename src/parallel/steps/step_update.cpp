@@ -143,8 +143,8 @@ torch::Tensor TrainingStep::squared_norm() const {
 
 // A step that is captured once and replayed: CUDA's graphs.
 
-// Rate and number are those of the step that is being made. The numbers lie at one address where the
-// device has graphs.
+// Rate and number are those of the step that is being made. The numbers lie at one address where
+// the device has graphs.
 class TrainingStep::Captured {
  public:
   std::function<void()> replay;
