@@ -53,11 +53,11 @@ std::shared_ptr<const FlatOptimizer> flat_adam() {
   return make_adam({.weight_decay = decay});
 }
 
-using MakeOptimizer = std::function<std::unique_ptr<BucketOptimizer>(
+using MakeFlatOptimizer = std::function<std::unique_ptr<BucketOptimizer>(
     const Communicator&, const std::shared_ptr<ParameterArena>&)>;
 
 // With small buckets, which are updated one by one, or all at the end.
-Method flat_method(const std::string& name, bool bucket_by_bucket, const MakeOptimizer& make) {
+Method flat_method(const std::string& name, bool bucket_by_bucket, const MakeFlatOptimizer& make) {
   return {name + (bucket_by_bucket ? ", by bucket" : ""),
           [=](const Communicator& communicator, Layers& network,
               ReducerOptions options) -> std::function<void(std::int64_t)> {
