@@ -1,6 +1,3 @@
-#include <memory>
-#include <string>
-
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>

@@ -1,6 +1,5 @@
 #include <chrono>
 #include <cmath>
-#include <memory>
 #include <thread>
 
 #include <c10/core/impl/VirtualGuardImpl.h>

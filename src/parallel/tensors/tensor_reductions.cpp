@@ -1,8 +1,6 @@
 // All-reduce and reduce-scatter of tensors.
 #include <algorithm>
-#include <cstdint>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
