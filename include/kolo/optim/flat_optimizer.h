@@ -125,6 +125,11 @@ class FlatOptimizer {
 // (Loshchilov and Hutter, 2019) the parameter is multiplied by 1 - rate * weight_decay instead, and
 // the gradient stays as it is. With decay_excludes_vectors, biases and batch norm's scales and
 // shifts don't decay.
+struct WeightDecay {
+  double weight = 0;
+  bool is_decoupled = false;
+  bool excludes_vectors = false;
+};
 
 // Form of an epsilon in a root: added to the root itself, as in PyTorch, or as in Keras.
 enum class EpsilonForm : std::uint8_t { torch, keras };
