@@ -60,10 +60,10 @@ std::unique_ptr<FlatOptimizer> make_rmsprop(const RmspropOptions& options) {
   if (has_momentum) rmsprop.states.emplace_back("momentum_buffer");
   if (options.centered) rmsprop.states.emplace_back("grad_avg");
   if (has_momentum && options.centered)
-    return optim::elementwise<optim::RmspropKind<true, true>::Step>(rmsprop);
-  if (has_momentum) return optim::elementwise<optim::RmspropKind<true, false>::Step>(rmsprop);
-  if (options.centered) return optim::elementwise<optim::RmspropKind<false, true>::Step>(rmsprop);
-  return optim::elementwise<optim::RmspropKind<false, false>::Step>(rmsprop);
+    return optim::elementwise<optim::RmspropStep, true, true>(rmsprop);
+  if (has_momentum) return optim::elementwise<optim::RmspropStep, true, false>(rmsprop);
+  if (options.centered) return optim::elementwise<optim::RmspropStep, false, true>(rmsprop);
+  return optim::elementwise<optim::RmspropStep, false, false>(rmsprop);
 }
 
 std::unique_ptr<FlatOptimizer> make_adagrad(const AdagradOptions& options) {

@@ -93,11 +93,6 @@ struct SgdMomentumStep : StepOf<T, 1> {
 };
 
 template <typename T>
-using MomentumStep = SgdMomentumStep<T, false>;
-template <typename T>
-using NesterovStep = SgdMomentumStep<T, true>;
-
-template <typename T>
 struct AdamConstants {
   DecayConstants<T> decay;
   T beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon;
@@ -123,11 +118,6 @@ struct AdamStep : StepOf<T, amsgrad ? 3 : 2> {
     parameter = c.decay.keep * parameter - c.step_size * (state[0] / denominator);
   }
 };
-
-template <typename T>
-using PlainAdamStep = AdamStep<T, false>;
-template <typename T>
-using AmsgradStep = AdamStep<T, true>;
 
 template <typename T>
 struct RmspropConstants {
@@ -158,12 +148,6 @@ struct RmspropStep : StepOf<T, 1 + has_momentum + is_centered> {
     }
     parameter = c.decay.keep * parameter - step;
   }
-};
-
-template <bool has_momentum, bool is_centered>
-struct RmspropKind {
-  template <typename T>
-  using Step = RmspropStep<T, has_momentum, is_centered>;
 };
 
 template <typename T>
@@ -229,7 +213,7 @@ template <typename T>
 struct NadamConstants {
   DecayConstants<T> decay;
   T rate, beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon;
-  T mean_weight, gradient_weight;  // of the two parts of the step
+  T mean_weight, gradient_weight;  // of the two terms of the step
   T root_scale;                    // the bias correction of the second moment's square root
 };
 

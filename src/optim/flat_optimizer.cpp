@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 
 #include <fmt/format.h>
 
@@ -87,8 +86,7 @@ namespace {
 [[noreturn]] void fail_without_device_steps(const FlatOptimizer& optimizer) {
   throw Error(
       fmt::format("optimizer {}: it has no step on CUDA devices; keep its buffers in the host's "
-                  "memory, or give "
-                  "it one (FlatOptimizer::update_on_device)",
+                  "memory, or give it one (FlatOptimizer::update_on_device)",
                   optimizer.name()));
 }
 
@@ -136,8 +134,8 @@ std::unique_ptr<FlatOptimizer> make_sgd(const SgdOptions& options) {
   const optim::Elementwise sgd{"sgd", optim::momentum_state(options.momentum),
                                optim::decay_of(options), constants};
   if (options.momentum == 0) return optim::elementwise<optim::SgdStep>(sgd);
-  return options.nesterov ? optim::elementwise<optim::NesterovStep>(sgd)
-                          : optim::elementwise<optim::MomentumStep>(sgd);
+  return options.nesterov ? optim::elementwise<optim::SgdMomentumStep, true>(sgd)
+                          : optim::elementwise<optim::SgdMomentumStep, false>(sgd);
 }
 
 std::unique_ptr<FlatOptimizer> make_adam(const AdamOptions& options) {
@@ -160,9 +158,9 @@ std::unique_ptr<FlatOptimizer> make_adam(const AdamOptions& options) {
          .root_scale = is_before ? 1 : root_scale});
   };
   optim::Elementwise adam{name, {"exp_avg", "exp_avg_sq"}, optim::decay_of(options), constants};
-  if (!options.amsgrad) return optim::elementwise<optim::PlainAdamStep>(adam);
+  if (!options.amsgrad) return optim::elementwise<optim::AdamStep, false>(adam);
   adam.states.emplace_back("max_exp_avg_sq");
-  return optim::elementwise<optim::AmsgradStep>(adam);
+  return optim::elementwise<optim::AdamStep, true>(adam);
 }
 
 }  // namespace kolo

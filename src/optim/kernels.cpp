@@ -1,7 +1,6 @@
 #include "optim/kernels.h"
 
 #include <array>
-#include <cstddef>
 
 #include "kolo/base/vectorize.h"
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <type_traits>
 
 #include "optim/typed_optimizer.h"
 
@@ -53,18 +51,20 @@ class Lars final : public Layerwise<Lars, LarsOptions> {
   template <typename T>
   void run(const FlatSlice<T>& slice, const StepConstants& constants) const {
     const double scale = excludes(slice.is_vector) ? 1 : scale_of(slice, constants);
-    with_step<T>([&]<typename Step>(std::type_identity<Step>) {
-      optim::run_steps(optim::step_of<Step>(constants.data(), scale), slice);
-    });
+    if (options_.momentum > 0)
+      optim::run_steps(optim::step_of<optim::LarsStep<T, true>>(constants.data(), scale), slice);
+    else
+      optim::run_steps(optim::step_of<optim::LarsStep<T, false>>(constants.data(), scale), slice);
   }
 
   template <typename T>
   void run_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device) const {
     const double* const scale =
         excludes(slice.is_vector) ? nullptr : optim::lars_scale_on_device(slice, device);
-    with_step<T>([&]<typename Step>(std::type_identity<Step>) {
-      optim::run_steps_on_device<Step>(slice, device, scale);
-    });
+    if (options_.momentum > 0)
+      optim::run_steps_on_device<optim::LarsStep<T, true>>(slice, device, scale);
+    else
+      optim::run_steps_on_device<optim::LarsStep<T, false>>(slice, device, scale);
   }
 
  private:
@@ -75,15 +75,6 @@ class Lars final : public Layerwise<Lars, LarsOptions> {
         optim::sum_of_squares(slice.parameters.data(), size),
         optim::sum_of_squares(slice.gradients.data(), size),
         optim::rounded<optim::LarsConstants<double>, double>(constants.data()));
-  }
-
-  template <typename T, typename Visit>
-  void with_step(const Visit& visit) const {
-    if (options_.momentum > 0) {
-      visit(std::type_identity<optim::LarsStep<T, true>>());
-    } else {
-      visit(std::type_identity<optim::LarsStep<T, false>>());
-    }
   }
 };
 

@@ -22,26 +22,6 @@ void require_not_negative(std::string_view optimizer, std::string_view option, d
 void require_positive(std::string_view optimizer, std::string_view option, double value);
 void require_fraction(std::string_view optimizer, std::string_view option, double value);
 
-// Weight decay as the constants of a pass; its makers check the options.
-struct Decay {
-  double amount = 0;
-  bool is_decoupled = false;
-  bool excludes_vectors = false;
-
-  // Times the parameter, added to the gradient; 0 when decay is decoupled.
-  [[nodiscard]] double in_gradient(bool is_vector) const {
-    return is_decoupled || spares(is_vector) ? 0 : amount;
-  }
-  // Factor on the parameter; 1 unless decay is decoupled.
-  [[nodiscard]] double kept(double rate, bool is_vector) const {
-    return is_decoupled && !spares(is_vector) ? 1 - rate * amount : 1;
-  }
-  [[nodiscard]] bool spares_vectors() const { return excludes_vectors && amount > 0; }
-
- private:
-  [[nodiscard]] bool spares(bool is_vector) const { return excludes_vectors && is_vector; }
-};
-
 // State of an optimizer whose momentum may be 0, which needs none.
 [[nodiscard]] inline std::vector<std::string_view> momentum_state(double momentum) {
   if (momentum > 0) return {"momentum_buffer"};
@@ -104,49 +84,53 @@ class TypedOptimizer : public FlatOptimizer {
 struct Elementwise {
   std::string_view name;  // a literal, as those of the states
   std::vector<std::string_view> states;
-  Decay decay;
+  WeightDecay decay;
   std::function<StepConstants(StepRate rate, std::int64_t step, const DecayConstants<double>&)>
       constants;
   double initial_state = 0;
   std::optional<ParametersForUse> for_use = std::nullopt;
 };
 
-// An optimizer that makes a Step<T> (element_steps.h) on each element.
-template <template <typename> typename Step>
-class ElementwiseOptimizer final : public TypedOptimizer<ElementwiseOptimizer<Step>> {
+// An optimizer that makes a Step<T, flags...> (element_steps.h) on each element.
+template <template <typename, bool...> typename Step, bool... flags>
+class ElementwiseOptimizer final : public TypedOptimizer<ElementwiseOptimizer<Step, flags...>> {
  public:
   explicit ElementwiseOptimizer(Elementwise given)
       : TypedOptimizer<ElementwiseOptimizer>(given.name, given.states), own_(std::move(given)) {
-    require_not_negative(own_.name, "weight_decay", own_.decay.amount);
+    require_not_negative(own_.name, "weight_decay", own_.decay.weight);
   }
 
   [[nodiscard]] double initial_state(std::size_t /*index*/) const override {
     return own_.initial_state;
   }
-  [[nodiscard]] bool spares_vectors() const override { return own_.decay.spares_vectors(); }
+  [[nodiscard]] bool spares_vectors() const override {
+    return own_.decay.excludes_vectors && own_.decay.weight > 0;
+  }
   [[nodiscard]] std::optional<ParametersForUse> for_use() const override { return own_.for_use; }
 
   [[nodiscard]] StepConstants constants_of(StepRate rate, std::int64_t step, bool is_vector) const {
+    const auto& [weight, is_decoupled, excludes_vectors] = own_.decay;
+    const double decay = excludes_vectors && is_vector ? 0 : weight;
+    const double kept = 1 - rate.learning_rate * decay;
     return own_.constants(
-        rate, step,
-        {own_.decay.in_gradient(is_vector), own_.decay.kept(rate.learning_rate, is_vector)});
+        rate, step, {.in_gradient = is_decoupled ? 0 : decay, .keep = is_decoupled ? kept : 1});
   }
   template <typename T>
   void run(const FlatSlice<T>& slice, const StepConstants& constants) const {
-    run_steps(step_of<Step<T>>(constants.data()), slice);
+    run_steps(step_of<Step<T, flags...>>(constants.data()), slice);
   }
   template <typename T>
   void run_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device) const {
-    run_steps_on_device<Step<T>>(slice, device);
+    run_steps_on_device<Step<T, flags...>>(slice, device);
   }
 
  private:
   Elementwise own_;
 };
 
-template <template <typename> typename Step>
+template <template <typename, bool...> typename Step, bool... flags>
 [[nodiscard]] std::unique_ptr<FlatOptimizer> elementwise(Elementwise given) {
-  return std::make_unique<ElementwiseOptimizer<Step>>(std::move(given));
+  return std::make_unique<ElementwiseOptimizer<Step, flags...>>(std::move(given));
 }
 
 // Adam's family in common: rates of the moments, and epsilon.
@@ -159,7 +143,7 @@ void require_moments(std::string_view name, const Options& options) {
 
 // The decay of the options' common fields.
 template <typename Options>
-[[nodiscard]] Decay decay_of(const Options& options) {
+[[nodiscard]] WeightDecay decay_of(const Options& options) {
   return {options.weight_decay, options.decoupled_decay, options.decay_excludes_vectors};
 }
 

@@ -6,9 +6,7 @@
 #include <set>
 #include <span>
 #include <sstream>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -81,8 +79,7 @@ void FiniteCheck::note(std::int64_t step, bool is_finite, double loss) {
             : "";
     throw Error(
         fmt::format("parallel: step {}: {}{}; a smaller learning rate or gradient clipping may "
-                    "help, and so may "
-                    "a look at the samples of this step",
+                    "help, and so may a look at the samples of this step",
                     step, problem(loss), skipped));
   }
   ++in_a_row_;

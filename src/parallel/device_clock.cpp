@@ -1,7 +1,6 @@
 #include "kolo/parallel/device_clock.h"
 
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -29,7 +28,7 @@ double DeviceClock::Moment::seconds_since(const Moment& earlier) const {
   return std::chrono::duration<double>(host_ - earlier.host_).count();
 }
 
-// Nothing may be asked of other events while a graph is recorded.
+// Nothing may be asked of other events while a graph is captured.
 void DeviceTimeSum::add(DeviceClock::Moment from, DeviceClock::Moment to) {
   if (!from.is_known() || !to.is_known()) return;
   under_way_.emplace_back(std::move(from), std::move(to));

@@ -1,7 +1,6 @@
 #include "kolo/parallel/initialize.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <string_view>
 #include <vector>

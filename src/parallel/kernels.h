@@ -93,24 +93,20 @@ KOLO_HOST_DEVICE inline std::uint64_t checksum_of_lanes(std::uint64_t sum, std::
 // Nothing is kept in a workspace, which is aligned to 8 bytes: passes that follow one another on a
 // stream may use the same. In a build without CUDA they throw Error.
 
-// Adds the squares of the values to `total`, in the order of reduction_order.h, whatever the
-// device.
-void add_squares_on_device(double* total, std::span<const float> values,
-                           std::span<std::byte> workspace, void* stream);
-void add_squares_on_device(double* total, std::span<const double> values,
-                           std::span<std::byte> workspace, void* stream);
+// Adds the squares of the values, float or double, to `total`, in the order of reduction_order.h,
+// whatever the device.
+template <typename T>
+void add_squares_on_device(double* total, std::span<const T> values, std::span<std::byte> workspace,
+                           void* stream);
 
 constexpr std::size_t squares_workspace_bytes(std::size_t size) {
   return reduction::chunks_of(size) * sizeof(double);
 }
 
 // `found` becomes 1 where has_all_bits() is true, and stays as it is otherwise.
-void find_all_bits_on_device(std::span<const std::uint64_t> values, std::uint64_t mask,
-                             std::int32_t* found, void* stream);
-void find_all_bits_on_device(std::span<const std::uint32_t> values, std::uint32_t mask,
-                             std::int32_t* found, void* stream);
-void find_all_bits_on_device(std::span<const std::uint16_t> values, std::uint16_t mask,
-                             std::int32_t* found, void* stream);
+template <typename Word>
+void find_all_bits_on_device(std::span<const Word> values, Word mask, std::int32_t* found,
+                             void* stream);
 
 // Writes the 64 bits of checksum().
 void checksum_on_device(std::span<const std::byte> bytes, std::uint64_t* result,
@@ -125,5 +121,17 @@ constexpr std::size_t checksum_workspace_bytes(std::size_t bytes) {
   }
   return total;
 }
+
+// Instantiates the templates, for cuda/flat_kernels.cu and its stand-in.
+#define KOLO_INSTANTIATE_SQUARES(T) \
+  template void add_squares_on_device(double*, std::span<const T>, std::span<std::byte>, void*);
+#define KOLO_INSTANTIATE_ALL_BITS(Word) \
+  template void find_all_bits_on_device(std::span<const Word>, Word, std::int32_t*, void*);
+#define KOLO_INSTANTIATE_FLAT_KERNELS      \
+  KOLO_INSTANTIATE_SQUARES(float)          \
+  KOLO_INSTANTIATE_SQUARES(double)         \
+  KOLO_INSTANTIATE_ALL_BITS(std::uint64_t) \
+  KOLO_INSTANTIATE_ALL_BITS(std::uint32_t) \
+  KOLO_INSTANTIATE_ALL_BITS(std::uint16_t)
 
 }  // namespace kolo::parallel

@@ -3,8 +3,6 @@
 #include <optional>
 #include <utility>
 
-#include <torch/serialize.h>
-
 #include "kolo/base/checked.h"
 
 namespace kolo {

@@ -33,8 +33,7 @@ double square(double value) {
 
 Formula rmsprop(double rho, double momentum, double epsilon) {
   return [=](Element& element, double gradient, double rate, int) {
-    auto& [mean_square, buffer, unused] = element.state;
-    (void)unused;
+    double &mean_square = element.state[0], &buffer = element.state[1];
     mean_square = rho * mean_square + (1 - rho) * square(gradient);
     buffer = momentum * buffer + rate * gradient / std::sqrt(mean_square + epsilon);
     element.value -= buffer;
@@ -63,8 +62,7 @@ Formula adagrad(double initial, double epsilon) {
 
 Formula adadelta(double rho, double epsilon) {
   return [=](Element& element, double gradient, double rate, int) {
-    auto& [squares, deltas, unused] = element.state;
-    (void)unused;
+    double &squares = element.state[0], &deltas = element.state[1];
     squares = rho * squares + (1 - rho) * square(gradient);
     const double delta = -std::sqrt(deltas + epsilon) * gradient / std::sqrt(squares + epsilon);
     deltas = rho * deltas + (1 - rho) * square(delta);
@@ -74,8 +72,7 @@ Formula adadelta(double rho, double epsilon) {
 
 Formula adamax(double beta1, double beta2, double epsilon) {
   return [=](Element& element, double gradient, double rate, int step) {
-    auto& [mean, norm, unused] = element.state;
-    (void)unused;
+    double &mean = element.state[0], &norm = element.state[1];
     mean += (gradient - mean) * (1 - beta1);
     norm = std::max(beta2 * norm, std::abs(gradient));
     element.value -= rate * mean / ((1 - std::pow(beta1, step)) * (norm + epsilon));
@@ -87,8 +84,7 @@ Formula nadam(double beta1, double beta2, double epsilon, double decay) {
     const auto momentum = [&](int at) { return beta1 * (1 - .5 * std::pow(.96, at * decay)); };
     double product = 1;
     for (int at = 1; at <= step; ++at) product *= momentum(at);
-    auto& [mean, mean_square, unused] = element.state;
-    (void)unused;
+    double &mean = element.state[0], &mean_square = element.state[1];
     mean += (gradient - mean) * (1 - beta1);
     mean_square += (square(gradient) - mean_square) * (1 - beta2);
     const double next = momentum(step + 1);

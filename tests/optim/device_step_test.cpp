@@ -1,6 +1,5 @@
 // Steps on CUDA devices against those on the host, to the bit.
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>

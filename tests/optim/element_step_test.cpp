@@ -1,7 +1,6 @@
 // The constants of a step and what they make of one element: what devices are given is what the
 // host's loops take. Compiled without fused multiplications and additions, as those are.
 #include <type_traits>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <torch/types.h>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <vector>
 
 #include "optim/flat_buffers.h"
 #include "support/matchers.h"

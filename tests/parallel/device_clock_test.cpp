@@ -1,4 +1,3 @@
-
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/device_memory.h"
 #include "support/errors.h"

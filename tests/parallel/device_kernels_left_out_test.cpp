@@ -1,6 +1,5 @@
 // Passes over the memory of CUDA devices in a build without CUDA.
 #include <functional>
-#include <span>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -16,11 +15,11 @@ namespace {
 TEST(DeviceKernelsLeftOut, AreErrorsThatSayHowToBuild) {
   using namespace parallel;
   const std::vector<std::function<void()>> passes = {
-      [] { add_squares_on_device(nullptr, std::span<const float>(), {}, nullptr); },
-      [] { add_squares_on_device(nullptr, std::span<const double>(), {}, nullptr); },
-      [] { find_all_bits_on_device(std::span<const std::uint16_t>(), 0, nullptr, nullptr); },
-      [] { find_all_bits_on_device(std::span<const std::uint32_t>(), 0, nullptr, nullptr); },
-      [] { find_all_bits_on_device(std::span<const std::uint64_t>(), 0, nullptr, nullptr); },
+      [] { add_squares_on_device<float>(nullptr, {}, {}, nullptr); },
+      [] { add_squares_on_device<double>(nullptr, {}, {}, nullptr); },
+      [] { find_all_bits_on_device<std::uint16_t>({}, 0, nullptr, nullptr); },
+      [] { find_all_bits_on_device<std::uint32_t>({}, 0, nullptr, nullptr); },
+      [] { find_all_bits_on_device<std::uint64_t>({}, 0, nullptr, nullptr); },
       [] { checksum_on_device({}, nullptr, {}, nullptr); }};
   for (const auto& pass : passes) {
     EXPECT_TRUE(says(testing::message_of<Error>(pass),

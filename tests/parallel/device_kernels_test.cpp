@@ -2,8 +2,6 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <torch/cuda.h>

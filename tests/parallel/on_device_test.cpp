@@ -23,7 +23,6 @@
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/gradient_norm.h"
-#include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/sharded_optimizer.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/tensor_collectives.h"

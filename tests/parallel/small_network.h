@@ -5,27 +5,32 @@
 
 #include <gmock/gmock.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "kolo/parallel/bucket_plan.h"
+#include "kolo/parallel/gradient_reducer.h"
 
 namespace kolo::testing {
 
-// A network with parameters of several sizes and a buffer; the same weights for the same seed,
-// without LibTorch's generator, which ranks that are threads share.
+// The same parameters everywhere, without LibTorch's generator, which ranks that are threads share.
+inline void set_to_sines(torch::nn::Module& module, double frequency, double scale = 1) {
+  const torch::NoGradGuard no_gradient;
+  for (auto& parameter : module.parameters()) {
+    const auto values = torch::sin(torch::arange(parameter.numel()) * frequency) * scale;
+    parameter.copy_(values.view(parameter.sizes()));
+  }
+}
+
+// A network with parameters of several sizes and a buffer; the same weights for the same seed.
 struct SmallNetwork : torch::nn::Module {
   explicit SmallNetwork(std::int64_t hidden = 7, int seed = 1)
       : first(5, hidden), second(hidden, 3) {
     register_module("first", first);
     register_module("second", second);
     calls = register_buffer("calls", torch::zeros({2}));
-    const torch::NoGradGuard no_gradient;
-    for (auto& parameter : parameters()) {
-      parameter.copy_(
-          torch::sin(torch::arange(parameter.numel()) * (seed + .3)).view(parameter.sizes()) * .5);
-    }
+    set_to_sines(*this, seed + .3, .5);
   }
 
   torch::Tensor forward(const torch::Tensor& input) { return second(torch::tanh(first(input))); }
@@ -105,6 +110,12 @@ inline std::vector<torch::Tensor> average_of_passes(const SmallNetwork& network,
   });
 }
 
+inline void copy_parameters(torch::nn::Module& to, const torch::nn::Module& from) {
+  const torch::NoGradGuard no_gradient;
+  for (std::size_t i = 0; i < from.parameters().size(); ++i)
+    to.parameters()[i].copy_(from.parameters()[i]);
+}
+
 inline void expect_gradients(const torch::nn::Module& network,
                              const std::vector<torch::Tensor>& expected, double tolerance = 1e-6) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -117,5 +128,54 @@ inline void expect_gradients(const torch::nn::Module& network,
                                                                    << expected[i];
   }
 }
+
+// Makes a step of one pass, and looks at its gradients.
+inline void expect_step(const Communicator& communicator, SmallNetwork& network,
+                        GradientReducer& reducer, std::int64_t pass, double tolerance = 1e-6) {
+  reducer.clear_gradients();
+  mean_loss(network, samples_of(communicator.rank(), pass)).backward();
+  reducer.finish();
+  expect_gradients(network, average_of_passes(network, communicator.size(), {pass}), tolerance);
+}
+
+// A network with the reducer that averages its gradients.
+struct AveragedNetwork : SmallNetwork {
+  explicit AveragedNetwork(const Communicator& ranks,
+                           const ReducerOptions& options = {.buckets = one_each})
+      : communicator(ranks), reducer(ranks, *this, options) {}
+
+  void backward(std::int64_t pass) {
+    mean_loss(*this, samples_of(communicator.rank(), pass)).backward();
+  }
+  // Ends a step of these passes, and looks at its gradients.
+  void expect_averages(const std::vector<std::int64_t>& passes, double tolerance = 1e-6) {
+    reducer.finish();
+    expect_gradients(*this, average_of_passes(*this, communicator.size(), passes), tolerance);
+  }
+  void expect_step(std::int64_t pass, double tolerance = 1e-6) {
+    testing::expect_step(communicator, *this, reducer, pass, tolerance);
+  }
+
+  Communicator communicator;
+  GradientReducer reducer;
+};
+
+// A table whose gradients are sparse, if so wanted, and a layer behind it.
+struct Words : torch::nn::Module {
+  Words() : Words(true) {}
+  explicit Words(bool is_sparse)
+      : table(torch::nn::EmbeddingOptions(20, 4).sparse(is_sparse)), last(4, 2) {
+    register_module("table", table);
+    register_module("last", last);
+    set_to_sines(*this, 1);
+  }
+  // Rank r looks up r + 1 words, some of them twice and some that others look up too.
+  torch::Tensor loss(int rank, std::int64_t step) {
+    const auto words = (torch::arange(2 * (rank + 1)) * 3 + step).remainder(7 + rank);
+    return last(table(words)).square().sum(1).mean();
+  }
+  torch::nn::Embedding table;
+  torch::nn::Linear last;
+};
 
 }  // namespace kolo::testing

@@ -15,13 +15,6 @@
 // Optimizers and schedules of the learning rate by name, with their keys in a configuration.
 namespace kolo {
 
-// The decay of parameters towards zero, and which decay; see flat_optimizer.h.
-struct WeightDecay {
-  double weight = 0;
-  bool is_decoupled = false;
-  bool excludes_vectors = false;
-};
-
 struct OptimizerEntry : ChoiceEntry {
   double usual_rate = .001;             // Keras's
   bool decouples_decay = false;         // whether it is asked to or not

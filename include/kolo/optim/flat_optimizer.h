@@ -50,7 +50,7 @@ struct RateHistory {
 };
 
 // Parameters to use a network with (validation, checkpoints), of optimizers whose gradients are
-// taken at others: parameter - factor * state[place].
+// taken at others: parameter - factor * state[index].
 struct ParametersForUse {
   std::size_t index = 0;  // in state_names()
   double factor = 0;
@@ -84,7 +84,7 @@ class FlatOptimizer {
   // {}, {"momentum_buffer"} or {"exp_avg", "exp_avg_sq"} for example. Each is as long as the
   // parameters and has their type.
   [[nodiscard]] virtual std::span<const std::string_view> state_names() const = 0;
-  // The value that every element of a state begins with, by its place in state_names().
+  // The value that every element of a state begins with, by its index in state_names().
   [[nodiscard]] virtual double initial_state(std::size_t /*index*/) const { return 0; }
 
   // Whether a step depends on norms over a parameter: then a slice must be one whole parameter.
@@ -125,8 +125,13 @@ class FlatOptimizer {
 // (Loshchilov and Hutter, 2019) the parameter is multiplied by 1 - rate * weight_decay instead, and
 // the gradient stays as it is. With decay_excludes_vectors, biases and batch norm's scales and
 // shifts don't decay.
+struct WeightDecay {
+  double weight = 0;
+  bool is_decoupled = false;
+  bool excludes_vectors = false;
+};
 
-// Place of epsilon in a root: added to the root itself, as in PyTorch, or as in Keras.
+// Form of an epsilon in a root: added to the root itself, as in PyTorch, or as in Keras.
 enum class EpsilonForm : std::uint8_t { torch, keras };
 
 constexpr auto enum_names(EpsilonForm) {

@@ -63,7 +63,7 @@ class BucketOptimizer {
   double clip_gradients(double maximum_norm) const;
 
   // Puts the constants of step `step` onto the device, where a CUDA graph of updates reads them:
-  // before the graph is recorded or replayed. Follows another step.
+  // before the graph is captured or replayed. Follows another step.
   void prepare(double learning_rate, std::int64_t step);
   // Blocks until all parameters are complete. Before the next forward pass.
   void finish();

@@ -34,7 +34,7 @@ struct BucketLimits {
                        << 20;  // a parameter larger than this has a bucket to itself
 };
 
-// Place of a parameter in its bucket. Parameters begin at multiples of 64 bytes.
+// Position of a parameter in its bucket. Parameters begin at multiples of 64 bytes.
 struct BucketEntry {
   std::size_t parameter = 0;  // its index in the list the plan was made from
   std::int64_t offset = 0;    // elements from the bucket's start
@@ -66,7 +66,7 @@ struct BucketPlan {
                                       const BucketLimits& limits = {});
 
 // Buckets in another order, for example that in which gradients really became ready: `order` lists
-// every parameter's place once. Takes as many bytes in all, whatever the order.
+// every parameter's index once. Takes as many bytes in all, whatever the order.
 [[nodiscard]] BucketPlan plan_buckets(std::vector<ParameterDescription> parameters,
                                       const BucketLimits& limits,
                                       std::span<const std::size_t> order);

@@ -22,7 +22,7 @@ class DeviceClock {
                        std::shared_ptr<const DeviceRuntime> runtime = nullptr);
 
   // Moment at which the device will have done all work given to this thread's current stream so
-  // far. Doesn't wait. Unknown while a CUDA graph is recorded.
+  // far. Doesn't wait. Unknown while a CUDA graph is captured.
   [[nodiscard]] Moment now() const;
   // Whether times are the device's own.
   [[nodiscard]] bool is_of_device() const { return runtime_ != nullptr; }

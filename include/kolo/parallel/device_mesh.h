@@ -25,7 +25,7 @@ class DeviceMesh {
 
   [[nodiscard]] const MeshShape& shape() const { return shape_; }
   [[nodiscard]] int length(MeshAxis axis) const { return shape_.length(axis); }
-  // Place of this rank along an axis.
+  // Coordinate of this rank along an axis.
   [[nodiscard]] int coordinate(MeshAxis axis) const;
 
   // Communicator that the mesh was made from.

@@ -1,15 +1,12 @@
 #pragma once
 
 #include <concepts>
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 #include <torch/types.h>
 

@@ -33,7 +33,7 @@ struct ReducerOptions {
   bool static_graph = false;
 
   // Cuts the buckets anew after the first step, in the order in which gradients became ready (by
-  // their mean place over the ranks). Costs a copy of parameters and gradients in that step. By
+  // their mean position over the ranks). Costs a copy of parameters and gradients in that step. By
   // default only where the reducer has made its arena: state laid out like an arena
   // (ArenaOptimizer) would no longer fit. Postponed while any rank has joined.
   std::optional<bool> rebuild_buckets = std::nullopt;

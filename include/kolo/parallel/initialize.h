@@ -23,12 +23,12 @@ namespace kolo {
 // Step 2: the device that this rank computes on, and this process set up for it.
 //
 // Where kolo is built with CUDA, and the process sees a device, it is one of them: by the rank's
-// place on its node, or the only one that the launcher lets it see. Model and batches are to be
+// number on its node, or the only one that the launcher lets it see. Model and batches are to be
 // taken there (to(device)). Two ranks on one device are an InputError on all ranks, unless
 // KOLO_SHARE_DEVICES=1 is set: they work, in turns, and their collectives go through the host's
 // memory.
 //
-// Otherwise it is the CPU. In either case LibTorch gets as many threads as this rank's share of its
+// Otherwise it is the CPU. In either case LibTorch gets as many threads as this rank's part of its
 // node's cores, so that ranks don't stand in each other's way; OMP_NUM_THREADS overrules it, and
 // OMP_THREAD_LIMIT is kept to. InputError: OMP_NUM_THREADS is no number of threads that a process
 // can have. Collective.

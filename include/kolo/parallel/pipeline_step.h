@@ -22,8 +22,9 @@ struct PipelineStepOptions {
   int micro_batches = 1;
   // Rank i has the stages [bounds[i], bounds[i + 1]). The same on all ranks.
   std::vector<std::size_t> bounds;
-  // Seed of random numbers (dropout), which depend on it, place along the mesh's data axis, step,
-  // micro-batch and stage of the network alone: not on schedule, bounds or number of ranks.
+  // Seed of random numbers (dropout), which depend on it, the coordinate along the mesh's data
+  // axis, step, micro-batch and stage of the network alone: not on schedule, bounds or number of
+  // ranks.
   std::uint64_t seed = 1;
   // Length of PipelineStep::Loss::sums.
   std::int64_t sums = 0;
@@ -72,8 +73,8 @@ class PipelineStep {
 
   // `stages` is the whole chain, the same on all ranks; this rank's are kept, and the others go
   // with who else has them. InputError for bounds that don't cut the chain in as many parts as
-  // there are ranks, parts that share a tensor, and what pipeline_actions() refuses. Collective:
-  // Error on all ranks of the pipeline where their options differ.
+  // there are ranks, parts with a tensor in common, and what pipeline_actions() refuses.
+  // Collective: Error on all ranks of the pipeline where their options differ.
   PipelineStep(const DeviceMesh& mesh, std::vector<NetworkStage> stages,
                const PipelineStepOptions& options);
   PipelineStep(PipelineStep&&) = delete;

@@ -36,12 +36,8 @@ constexpr auto enum_names(NonFiniteStep) {
                                                  {NonFiniteStep::ignore, "ignore"}});
 }
 
-}  // namespace kolo
-
-// The one table of features of a training step that exclude each other. Configurations and the
-// library's options are checked by it; without LibTorch.
-namespace kolo {
-
+// Features of a training step that exclude each other: one table, by which configurations and the
+// library's options are checked; without LibTorch.
 enum class StepFeature : std::uint8_t {
   graphs,
   virtual_ranks,

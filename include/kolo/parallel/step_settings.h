@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/arena_optimizer.h"

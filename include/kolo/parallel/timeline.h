@@ -91,11 +91,10 @@ class Timeline {
   void show_device(const torch::Device& device,
                    std::shared_ptr<const DeviceRuntime> runtime = nullptr) const;
 
-  // A span from now to the end of the object that is returned. It may outlive the timeline's last
-  // handle.
-  [[nodiscard]] Span span(std::string_view name) const;
-  // A span with a number to show.
-  [[nodiscard]] Span span(std::string_view name, const char* what, std::int64_t number) const;
+  // A span from now to the end of the object that is returned, perhaps with a number to show. It
+  // may outlive the timeline's last handle.
+  [[nodiscard]] Span span(std::string_view name, const char* what = nullptr,
+                          std::int64_t number = 0) const;
   // A span "step" with its number.
   [[nodiscard]] Span step(std::int64_t number) const;
 

@@ -80,7 +80,7 @@ class TrainingStep {
     Pending(std::int64_t step, LateNumbers numbers) : step_(step), numbers_(std::move(numbers)) {}
     std::int64_t step_;
     LateNumbers numbers_;
-    Work meeting_;  // of the ranks, in a recorded step
+    Work meeting_;  // of the ranks, in a captured step
   };
   // Averages, decides whether the step is left out, clips, updates. On the host all is done when
   // it returns; on a device the next step may follow at once, and end() tells of it in order.
@@ -98,13 +98,13 @@ class TrainingStep {
   [[nodiscard]] PartRange parts() const;
   // A step that a device is given in one call (a CUDA graph), always with the same memory.
   class Captured;
-  // Records a step without making it, after a few steps of other batches of this shape; passes()
-  // call backward() for a batch in memory of its own. Error where it can't be recorded: parameters
+  // Captures a step without making it, after a few steps of other batches of this shape; passes()
+  // call backward() for a batch in memory of its own. Error where it can't be captured: parameters
   // take no part in it, an operator waits for the device, several ranks average through the host
   // (NCCL doesn't), or the current stream, or the last step's, is the default one. Collective.
   [[nodiscard]] std::shared_ptr<Captured> capture(const std::function<void()>& passes,
                                                   double learning_rate, std::int64_t number);
-  // Gives a recorded step to the device, as step number `number`. The watch doesn't see the
+  // Gives a captured step to the device, as step number `number`. The watch doesn't see the
   // device's collectives, so the ranks also meet on the host, for which end() waits. Collective.
   [[nodiscard]] Pending replay(Captured& captured, double learning_rate, std::int64_t number);
   // Sets a function to be called between forward and backward of each step of one pass that is not

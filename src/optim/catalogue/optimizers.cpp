@@ -1,8 +1,5 @@
 #include <algorithm>
 #include <concepts>
-#include <memory>
-#include <optional>
-#include <string>
 
 #include <fmt/format.h>
 

@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <string>
-#include <string_view>
 
 #include <fmt/format.h>
 

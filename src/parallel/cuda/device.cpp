@@ -1,6 +1,3 @@
-#include <memory>
-#include <string>
-
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -33,7 +30,7 @@ class CudaGraph {
     if (c10::cuda::getCurrentCUDAStream() == c10::cuda::getDefaultCUDAStream())
       throw Error("parallel: a CUDA graph can't be recorded on the default stream");
     c10::cuda::device_synchronize();
-    // Autograd's threads and MPI's go on meanwhile: what they do is no fault of the recording.
+    // Autograd's threads and MPI's go on meanwhile: what they do is no fault of the capture.
     graph_.capture_begin(at::cuda::graph_pool_handle(), cudaStreamCaptureModeThreadLocal);
     try {
       work();

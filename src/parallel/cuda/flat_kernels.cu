@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include <cuda_runtime.h>
@@ -46,19 +45,6 @@ __global__ void __launch_bounds__(cuda::block_threads)
   if (threadIdx.x == 0) *total += sum;
 }
 
-template <typename T>
-void add_squares(double* total, std::span<const T> values, std::span<std::byte> workspace,
-                 void* stream) {
-  require_workspace("a norm", workspace.size(), squares_workspace_bytes(values.size()));
-  if (values.empty()) return;
-  auto* const totals = reinterpret_cast<double*>(workspace.data());
-  const std::size_t chunks = reduction::chunks_of(values.size());
-  cuda::launch("parallel", "norm of chunks", squares_kernel<T>, cuda::blocks_for(chunks, 1),
-               cuda::block_threads, stream, values.size(), values.data(), totals);
-  cuda::launch("parallel", "norm", total_kernel, 1, cuda::block_threads, stream, chunks, totals,
-               total);
-}
-
 // Passes in packs.
 
 template <typename T>
@@ -71,14 +57,6 @@ __global__ void __launch_bounds__(cuda::block_threads)
     for (int k = 0; k < width; ++k) is_found = is_found || (pack.values[k] & mask) == mask;
   });
   if (is_found) *found = 1;  // whoever else writes it writes the same
-}
-
-template <typename T>
-void find_all_bits(std::span<const T> values, T mask, std::int32_t* found, void* stream) {
-  if (values.empty()) return;
-  const auto cut = cuda::cut<T, 1>(values.size(), {values.data()});
-  cuda::launch("parallel", "all bits", all_bits_kernel<T>, cut.blocks(), cuda::block_threads,
-               stream, values.data(), cut, mask, found);
 }
 
 // Checksums.
@@ -127,30 +105,28 @@ __global__ void __launch_bounds__(checksum_lanes)
 
 }  // namespace
 
-void add_squares_on_device(double* total, std::span<const float> values,
-                           std::span<std::byte> workspace, void* stream) {
-  add_squares(total, values, workspace, stream);
+template <typename T>
+void add_squares_on_device(double* total, std::span<const T> values, std::span<std::byte> workspace,
+                           void* stream) {
+  require_workspace("a norm", workspace.size(), squares_workspace_bytes(values.size()));
+  if (values.empty()) return;
+  auto* const totals = reinterpret_cast<double*>(workspace.data());
+  const std::size_t chunks = reduction::chunks_of(values.size());
+  cuda::launch("parallel", "norm of chunks", squares_kernel<T>, cuda::blocks_for(chunks, 1),
+               cuda::block_threads, stream, values.size(), values.data(), totals);
+  cuda::launch("parallel", "norm", total_kernel, 1, cuda::block_threads, stream, chunks, totals,
+               total);
 }
 
-void add_squares_on_device(double* total, std::span<const double> values,
-                           std::span<std::byte> workspace, void* stream) {
-  add_squares(total, values, workspace, stream);
+template <typename T>
+void find_all_bits_on_device(std::span<const T> values, T mask, std::int32_t* found, void* stream) {
+  if (values.empty()) return;
+  const auto cut = cuda::cut<T, 1>(values.size(), {values.data()});
+  cuda::launch("parallel", "all bits", all_bits_kernel<T>, cut.blocks(), cuda::block_threads,
+               stream, values.data(), cut, mask, found);
 }
 
-void find_all_bits_on_device(std::span<const std::uint64_t> values, std::uint64_t mask,
-                             std::int32_t* found, void* stream) {
-  find_all_bits(values, mask, found, stream);
-}
-
-void find_all_bits_on_device(std::span<const std::uint32_t> values, std::uint32_t mask,
-                             std::int32_t* found, void* stream) {
-  find_all_bits(values, mask, found, stream);
-}
-
-void find_all_bits_on_device(std::span<const std::uint16_t> values, std::uint16_t mask,
-                             std::int32_t* found, void* stream) {
-  find_all_bits(values, mask, found, stream);
-}
+KOLO_INSTANTIATE_FLAT_KERNELS
 
 void checksum_on_device(std::span<const std::byte> bytes, std::uint64_t* result,
                         std::span<std::byte> workspace, void* stream) {

@@ -19,25 +19,17 @@ namespace {
 
 }  // namespace
 
-void add_squares_on_device(double*, std::span<const float>, std::span<std::byte>, void*) {
+template <typename T>
+void add_squares_on_device(double*, std::span<const T>, std::span<std::byte>, void*) {
   fail("a norm");
 }
 
-void add_squares_on_device(double*, std::span<const double>, std::span<std::byte>, void*) {
-  fail("a norm");
-}
-
-void find_all_bits_on_device(std::span<const std::uint64_t>, std::uint64_t, std::int32_t*, void*) {
+template <typename Word>
+void find_all_bits_on_device(std::span<const Word>, Word, std::int32_t*, void*) {
   fail("a check for finite values");
 }
 
-void find_all_bits_on_device(std::span<const std::uint32_t>, std::uint32_t, std::int32_t*, void*) {
-  fail("a check for finite values");
-}
-
-void find_all_bits_on_device(std::span<const std::uint16_t>, std::uint16_t, std::int32_t*, void*) {
-  fail("a check for finite values");
-}
+KOLO_INSTANTIATE_FLAT_KERNELS
 
 void checksum_on_device(std::span<const std::byte>, std::uint64_t*, std::span<std::byte>, void*) {
   fail("a checksum");

@@ -113,8 +113,7 @@ void require_equal_plans(const Communicator& communicator, const BucketPlan& pla
   } while (root_has == rank_has);
   throw Error(
       fmt::format("parallel: the ranks' models differ: rank {} has {}, rank {} has {}; every rank "
-                  "must build the "
-                  "same network with the same options",
+                  "must build the same network with the same options",
                   root, root_has, rank, rank_has));
 }
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <span>
-#include <vector>
 
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -77,7 +76,7 @@ namespace {
 
 using parallel::LowRank;
 
-// Places of a compressed gradient and its factors, in elements.
+// Location of a compressed gradient and its factors, in elements.
 struct Matrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -240,7 +239,7 @@ class PowerSgd final : public GradientHook {
     return state;
   }
 
-  // Fills factors with standard normal numbers that depend on seed, step and place alone.
+  // Fills factors with standard normal numbers that depend on seed, step and position alone.
   // `only_zeros`: just those that are zero, which nothing would bring back to life.
   void fill_right_factors(const GradientBucket& bucket, BucketState& state, bool only_zeros) const {
     const auto seed = derive_seed(options_.seed, static_cast<std::uint32_t>(bucket.index),

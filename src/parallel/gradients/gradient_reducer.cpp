@@ -1,8 +1,6 @@
 #include "kolo/parallel/gradient_reducer.h"
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include <torch/nn/modules/embedding.h>
 
@@ -49,14 +47,9 @@ ReducerOptions with_rebuild_by_default(ReducerOptions options) {
 
 }  // namespace
 
-void GradientReducer::State::enter_quiet() {
+void GradientReducer::State::add_quiet(int scopes) {
   const std::lock_guard lock(mutex_);
-  ++quiet_;
-}
-
-void GradientReducer::State::leave_quiet() {
-  const std::lock_guard lock(mutex_);
-  --quiet_;
+  quiet_ += scopes;
 }
 
 void GradientReducer::State::clear_gradients(bool set_to_none) {
@@ -99,8 +92,8 @@ GradientReducer::GradientReducer(const Communicator& communicator, const torch::
 GradientReducer::~GradientReducer() = default;
 
 GradientReducer::NoSync GradientReducer::no_sync() {
-  state_->enter_quiet();
-  return {state_.get(), [state = state_](void*) { state->leave_quiet(); }};
+  state_->add_quiet(1);
+  return {state_.get(), [state = state_](void*) { state->add_quiet(-1); }};
 }
 
 void GradientReducer::wait(std::size_t bucket) {

@@ -2,8 +2,6 @@
 
 #include <numeric>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <torch/utils.h>

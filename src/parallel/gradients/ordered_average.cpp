@@ -4,9 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/kernels.h"
 #include "parallel/tensors/tensors.h"
@@ -68,18 +65,9 @@ bool are_nodes_alike(const Topology& topology) {
 
 }  // namespace
 
-OrderedAverage::OrderedAverage(const Communicator& communicator, const ParameterArena& arena,
-                               int virtual_ranks)
+OrderedAverage::OrderedAverage(const Communicator& communicator, int virtual_ranks)
     : virtual_ranks_(virtual_ranks),
       parts_(parts_of_rank(virtual_ranks, communicator.size(), communicator.rank())) {
-  for (std::size_t bucket = 0; bucket < arena.buckets(); ++bucket) {
-    const auto type = arena.flat_gradients(bucket).scalar_type();
-    if (type == torch::kFloat || type == torch::kDouble) continue;
-    throw Error(
-        fmt::format("parallel: gradients of {} can't be averaged over virtual ranks; expected "
-                    "float32 or float64",
-                    torch::toString(type)));
-  }
   add_levels(communicator);
   start_over();
 }

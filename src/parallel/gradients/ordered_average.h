@@ -27,8 +27,8 @@ namespace kolo {
 // Keeps gradients in memory of its own: log2(parts of this rank) + 1 copies at most, rounded down.
 class OrderedAverage final : public GradientHook {
  public:
-  // Error for gradients of other types than float32 and float64. Collective.
-  OrderedAverage(const Communicator& communicator, const ParameterArena& arena, int virtual_ranks);
+  // For gradients of float32 and float64, as kolo's optimizers take no others. Collective.
+  OrderedAverage(const Communicator& communicator, int virtual_ranks);
 
   // This rank's parts.
   [[nodiscard]] const PartRange& parts() const { return parts_; }

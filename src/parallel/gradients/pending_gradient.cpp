@@ -1,7 +1,5 @@
 #include "parallel/gradients/reducer_state.h"
 
-#include <utility>
-
 #include <c10/core/TensorImpl.h>
 #include <fmt/format.h>
 #include <torch/library.h>

@@ -127,8 +127,7 @@ void GradientReducer::State::settle_passes(std::vector<std::string>& missing) {
   add_to_setup(parameters());
   describe_setup(
       fmt::format("rank {} had several backward() in this step (make as many on every rank, or all "
-                  "but the last "
-                  "in the scope of no_sync())",
+                  "but the last in the scope of no_sync())",
                   communicator_.rank()));
   if (!discarded.empty())
     describe_setup(fmt::format("and has zeroed since the first {}", fmt::join(discarded, ", ")));

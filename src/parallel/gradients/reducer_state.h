@@ -165,7 +165,7 @@ class GradientUnits {
 // ranks are well, have the same parameters frozen and the same learning rates and, where asked for,
 // which parameters any rank has used. All ranks get the same answer, so all fail or none.
 struct StepAgreement {
-  // This rank's part.
+  // What this rank says.
   bool with_usage = false;
   std::vector<std::uint8_t> used;  // by parameter; afterwards by whatever rank
   std::string problem;             // trouble on this rank; empty: none
@@ -211,8 +211,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void gradient_is_ready(std::size_t parameter);
   // The arena's memory for a gradient of this step, once, if it is to be the whole gradient.
   [[nodiscard]] std::shared_ptr<void> take_destination(std::size_t parameter);
-  void enter_quiet();
-  void leave_quiet();
+  void add_quiet(int scopes);
   void wait(std::size_t bucket);
   void finish();
   [[nodiscard]] bool has_averages() const { return has_averages_; }

@@ -1,20 +1,9 @@
 #include "kolo/parallel/arena_optimizer.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include <torch/types.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/comm/communicator.h"
-#include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/tensor_collectives.h"
 
 namespace kolo {

@@ -2,19 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/gradient_norm.h"
-#include "kolo/parallel/parameter_arena.h"
 #include "parallel/optimizers/tensor_steps.h"
 #include "parallel/tensors/tensors.h"
 

@@ -1,11 +1,6 @@
 #include "kolo/parallel/distributed_optimizer.h"
 
-#include <cstddef>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -14,14 +9,12 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/lbfgs.h>
-#include <torch/optim/optimizer.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/gradient_norm.h"
-#include "kolo/parallel/trained_modules.h"
 #include "parallel/tensors/tensors.h"
 
 namespace kolo::parallel {

@@ -1,8 +1,5 @@
 #include "kolo/parallel/sharded_arena_optimizer.h"
 
-#include <cstdint>
-#include <string>
-
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"

@@ -56,12 +56,23 @@ void TensorSteps::update(const FlatOptimizer& optimizer, const TensorSlice& slic
                          std::int64_t step, const GradientUse& use) {
   if (slice.parameters.is_cpu()) return update_on_host(optimizer, slice, rate, step);
   if (!slice.parameters.is_cuda()) return update_through_host(optimizer, slice, rate, step, use);
-  const c10::DeviceGuard guard(slice.parameters.device());
+  const auto device = slice.parameters.device();
+  const c10::DeviceGuard guard(device);
   const auto constants = constants_of(optimizer, slice, rate, step);
+  const auto bytes = static_cast<std::int64_t>(
+      optimizer.device_workspace_bytes(static_cast<std::size_t>(slice.parameters.numel())));
+  if (!workspace_.defined() || workspace_.numel() < bytes)
+    workspace_ = torch::empty({bytes}, torch::TensorOptions(torch::kByte).device(device));
+  const DeviceUpdate update{
+      .stream = current_stream(device),
+      .constants = reinterpret_cast<const StepConstants*>(constants.data_ptr<double>()),
+      .gradient_factor = use.factor.defined() ? use.factor.data_ptr<double>() : nullptr,
+      .left_out = use.left_out.defined() ? use.left_out.data_ptr<std::int32_t>() : nullptr,
+      .workspace = elements_of<std::byte>(workspace_)};
   if (slice.parameters.scalar_type() == torch::kDouble)
-    update_on_cuda<double>(optimizer, slice, constants, use);
+    optimizer.update_on_device(flat<double>(slice), update);
   else
-    update_on_cuda<float>(optimizer, slice, constants, use);
+    optimizer.update_on_device(flat<float>(slice), update);
 }
 
 // LibTorch hands the pinned memory out again when the copy is done, and the copy keeps the order of
@@ -109,24 +120,6 @@ void TensorSteps::advance(StepRate rate, std::int64_t steps) {
     each.step += steps;
     each.fill();
   }
-}
-
-template <typename T>
-void TensorSteps::update_on_cuda(const FlatOptimizer& optimizer, const TensorSlice& slice,
-                                 const torch::Tensor& constants, const GradientUse& use) {
-  const auto device = slice.parameters.device();
-  const auto bytes = static_cast<std::int64_t>(
-      optimizer.device_workspace_bytes(static_cast<std::size_t>(slice.parameters.numel())));
-  if (!workspace_.defined() || workspace_.numel() < bytes)
-    workspace_ = torch::empty({bytes}, torch::TensorOptions(torch::kByte).device(device));
-  optimizer.update_on_device(
-      flat<T>(slice),
-      {.stream = current_stream(device),
-       .constants = reinterpret_cast<const StepConstants*>(constants.data_ptr<double>()),
-       .gradient_factor = use.factor.defined() ? use.factor.data_ptr<double>() : nullptr,
-       .left_out = use.left_out.defined() ? use.left_out.data_ptr<std::int32_t>() : nullptr,
-       .workspace = {static_cast<std::byte*>(workspace_.data_ptr()),
-                     static_cast<std::size_t>(workspace_.numel())}});
 }
 
 }  // namespace kolo::parallel

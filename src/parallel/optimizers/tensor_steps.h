@@ -6,7 +6,7 @@
 #include <torch/types.h>
 
 #include "kolo/optim/flat_optimizer.h"
-#include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/bucket_optimizer.h"
 
 namespace kolo::parallel {
 
@@ -26,12 +26,12 @@ class TensorSteps {
   void update(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
               std::int64_t step, const GradientUse& use = {});
   // The numbers of the last step's updates become those of one that is `steps` later, for a
-  // recorded graph of them that is replayed.
+  // captured graph of them that is replayed.
   void advance(StepRate rate, std::int64_t steps);
 
  private:
   // FlatOptimizer::constants() on the device, the same for many slices of a step. They keep their
-  // place there for the steps that follow.
+  // address there for the steps that follow.
   struct Constants {
     const FlatOptimizer* optimizer;
     bool is_vector;
@@ -42,9 +42,6 @@ class TensorSteps {
     void fill();
   };
 
-  template <typename T>
-  void update_on_cuda(const FlatOptimizer& optimizer, const TensorSlice& slice,
-                      const torch::Tensor& constants, const GradientUse& use);
   [[nodiscard]] torch::Tensor constants_of(const FlatOptimizer& optimizer, const TensorSlice& slice,
                                            StepRate rate, std::int64_t step);
 

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -88,16 +87,18 @@ std::string PayloadShape::describe() const {
                      texts.empty() ? "" : ": ", fmt::join(texts, "; "));
 }
 
+namespace {
+
+// The same values in memory without gaps: the tensor itself where it has none.
 torch::Tensor without_gaps(const torch::Tensor& tensor) {
   if (!tensor.defined() || tensor.is_non_overlapping_and_dense()) return tensor;
   return tensor.contiguous(tensor.suggest_memory_format());
 }
 
+// Memory without gaps as one row.
 torch::Tensor as_row(const torch::Tensor& tensor) {
   return tensor.as_strided({tensor.numel()}, {1});
 }
-
-namespace {
 
 std::string name_of_message(PipelinePayload kind, int stage, int micro_batch) {
   return fmt::format("{} of stage {}, micro-batch {}", kolo::name_of(kind), stage, micro_batch);

@@ -44,11 +44,6 @@ class PayloadShape {
   std::vector<Shape> tensors_;
 };
 
-// The same values in memory without gaps: the tensor itself where it has none.
-[[nodiscard]] torch::Tensor without_gaps(const torch::Tensor& tensor);
-// Memory without gaps as one row.
-[[nodiscard]] torch::Tensor as_row(const torch::Tensor& tensor);
-
 // Sends and receives the payloads of one rank's list of actions. What a stage sends looks alike for
 // all micro-batches: its first payload is preceded by a description, which both ends keep; a later
 // one that looks different is an Error on the rank that would send it, which names both.

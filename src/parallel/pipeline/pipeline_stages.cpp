@@ -2,7 +2,6 @@
 #include <map>
 #include <set>
 #include <sstream>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>

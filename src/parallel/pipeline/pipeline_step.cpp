@@ -1,11 +1,9 @@
 #include "kolo/parallel/pipeline_step.h"
 
-#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,7 +16,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/graph_beginning.h"
-#include "kolo/base/network_stage.h"
 #include "kolo/base/random.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/pipeline_stages.h"
@@ -77,10 +74,6 @@ class StageGraph {
   StagePayload outputs_;
 };
 
-PipelineShape pipeline_shape_of(const DeviceMesh& mesh, const PipelineStepOptions& options) {
-  return {options.schedule, mesh.length(MeshAxis::pipe), options.micro_batches};
-}
-
 // Facts on which the ranks must agree, in words.
 std::string describe_pipeline(const PipelineShape& shape, const PipelineStepOptions& options,
                               std::span<const NetworkStage> stages) {
@@ -113,7 +106,7 @@ class PipelineStep::State {
  public:
   State(const DeviceMesh& mesh, std::vector<NetworkStage> stages,
         const PipelineStepOptions& options)
-      : shape_(pipeline_shape_of(mesh, options)),
+      : shape_{options.schedule, mesh.length(MeshAxis::pipe), options.micro_batches},
         pipe_(mesh.axis(MeshAxis::pipe)),
         options_(options),
         data_rank_(static_cast<std::uint32_t>(mesh.coordinate(MeshAxis::data))) {

@@ -1,20 +1,13 @@
 #include "kolo/parallel/halo_exchange.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <torch/autograd.h>
 #include <torch/custom_class.h>
-#include <torch/types.h>
 
 #include "kolo/base/error.h"
-#include "kolo/comm/communicator.h"
-#include "kolo/layout/spatial_plan.h"
 #include "kolo/parallel/tensor_collectives.h"
 
 namespace kolo {
@@ -65,38 +58,22 @@ RowRange common(const RowRange& some, const RowRange& all) {
   return {begin, std::clamp(some.end, begin, all.end)};
 }
 
-// Messages on their way, whose memory lives until they are done, also where an exception passes.
-class Journey {
- public:
-  Journey(const Communicator& communicator, const RowExchange& exchange,
-          std::span<const Parcel> sent, std::span<const Parcel> received) {
-    std::vector<Transfer> transfers;
-    for (const auto& parcel : received) {
-      if (parcel.memory.numel() == 0) continue;
-      transfers.push_back(
-          Transfer::receive(buffer_of(parcel.memory), parcel.message.peer, exchange.tag));
-    }
-    for (const auto& parcel : sent) {
-      if (parcel.memory.numel() == 0) continue;
-      transfers.push_back(
-          Transfer::send(buffer_of(parcel.memory), parcel.message.peer, exchange.tag));
-    }
-    if (!transfers.empty()) work_ = communicator.exchange_async(transfers, {.name = "halo"});
-  }
-  ~Journey() {
-    try {
-      work_.wait();
-    } catch (...) {  // who waits for it has been told, or another exception is on its way
-    }
-  }
-  Journey(const Journey&) = delete;
-  Journey& operator=(const Journey&) = delete;
-
-  void wait() const { work_.wait(); }
-
- private:
-  Work work_;
+struct Parcels {
+  std::vector<Parcel> sent, received;
 };
+
+// Starts the messages. Their memory lives until they are done, also where an exception passes.
+Work start(const Communicator& communicator, int tag, const std::shared_ptr<Parcels>& parcels) {
+  std::vector<Transfer> transfers;
+  for (const auto& [message, memory] : parcels->received)
+    if (memory.numel() > 0)
+      transfers.push_back(Transfer::receive(buffer_of(memory), message.peer, tag));
+  for (const auto& [message, memory] : parcels->sent)
+    if (memory.numel() > 0)
+      transfers.push_back(Transfer::send(buffer_of(memory), message.peer, tag));
+  if (transfers.empty()) return {};
+  return communicator.exchange_async(transfers, {.name = "halo", .owner = parcels});
+}
 
 // Extends a tensor's rows, or folds them, which is the adjoint: messages go the other way, and what
 // comes is added. A new tensor without autograd, in the memory format of the first. Rows travel
@@ -110,17 +87,17 @@ torch::Tensor moved_rows(const Communicator& communicator, const torch::Tensor& 
              &incoming = folds ? exchange.messages.sends : exchange.messages.receives;
   const auto result = with_rows(tensor, exchange, made);
   const auto before = rows_of(tensor, exchange, given), after = rows_of(result, exchange, made);
-  std::vector<Parcel> sent, received;
+  const auto parcels = std::make_shared<Parcels>();
   for (const auto& message : outgoing)
-    sent.push_back({message, channels_last(before(message.rows)).contiguous()});
+    parcels->sent.push_back({message, channels_last(before(message.rows)).contiguous()});
   for (const auto& message : incoming) {
     // Received in the tensor itself where the rows are one piece of memory, and nothing else's.
     const auto target = channels_last(after(message.rows));
-    received.push_back({message, !folds && target.is_contiguous()
-                                     ? target
-                                     : torch::empty(target.sizes(), target.options())});
+    parcels->received.push_back({message, !folds && target.is_contiguous()
+                                              ? target
+                                              : torch::empty(target.sizes(), target.options())});
   }
-  const Journey journey(communicator, exchange, sent, received);
+  const auto work = start(communicator, exchange.tag, parcels);
   const auto kept = common(given, made);
   if (!kept.is_empty()) after(kept).copy_(before(kept));
   for (const auto& rows : {RowRange{made.begin, kept.begin}, {kept.end, made.end}}) {
@@ -128,9 +105,9 @@ torch::Tensor moved_rows(const Communicator& communicator, const torch::Tensor& 
         !folds && std::ranges::find(incoming, rows, &RowMessage::rows) != incoming.end();
     if (!rows.is_empty() && !is_received) after(rows).zero_();
   }
-  journey.wait();
+  work.wait();
   // In the order of the list, below and then above, so that sums repeat to the bit.
-  for (const auto& parcel : received) {
+  for (const auto& parcel : parcels->received) {
     const auto target = channels_last(after(parcel.message.rows));
     if (folds)
       target.add_(parcel.memory);
@@ -160,14 +137,10 @@ class MoveHalos : public torch::autograd::Function<MoveHalos> {
                                const c10::intrusive_ptr<HaloPlan>& plan, bool folds) {
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     context->saved_data["folds"] = folds;
-    if (!folds) {
-      for (const auto& axis : plan->axes)
-        tensor = moved_rows(plan->communicator, tensor, axis, folds);
-      return tensor;
-    }
+    auto axes = plan->axes;
     // The adjoint of a sequence is the adjoints in reverse order.
-    for (auto axis = plan->axes.rbegin(); axis != plan->axes.rend(); ++axis)
-      tensor = moved_rows(plan->communicator, tensor, *axis, folds);
+    if (folds) std::ranges::reverse(axes);
+    for (const auto& axis : axes) tensor = moved_rows(plan->communicator, tensor, axis, folds);
     return tensor;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -206,7 +179,7 @@ RowExchange exchange_of(const DeviceMesh& mesh, const HaloAxis& halo) {
                        .owned = halo.cut.exchanged().rows(coordinate),
                        .extended = halo.cut.extended(coordinate),
                        .messages = row_messages(halo.cut, coordinate)};
-  // Peers are places along the axis so far; in the group places count the slowest axis first.
+  // Peers are coordinates so far; ranks of the group count the slowest axis first.
   int step = 1;
   for (std::size_t i = halo.axis + 1; i < spatial_axes.size(); ++i)
     step *= mesh.length(spatial_axes[i]);

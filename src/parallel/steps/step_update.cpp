@@ -1,6 +1,5 @@
 #include <chrono>
 #include <cmath>
-#include <memory>
 #include <thread>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -141,10 +140,10 @@ torch::Tensor TrainingStep::squared_norm() const {
   return squares.div_(communicator_.size());
 }
 
-// A step that is recorded once and replayed: CUDA's graphs.
+// A step that is captured once and replayed: CUDA's graphs.
 
-// Rate and number are those of the step that is being made. The numbers lie in the same place each
-// time where the device has graphs.
+// Rate and number are those of the step that is being made. The numbers lie at one address where
+// the device has graphs.
 class TrainingStep::Captured {
  public:
   std::function<void()> replay;
@@ -171,7 +170,7 @@ std::shared_ptr<TrainingStep::Captured> TrainingStep::capture(const std::functio
   auto captured = std::make_shared<Captured>();
   captured->learning_rate = learning_rate;
   captured->number = number;
-  // Constants are copied before recording: a recorded copy would be repeated with every replay.
+  // Constants are copied before capturing: a captured copy would be repeated with every replay.
   optimizer_->prepare(learning_rate, number);
   // The graph must not keep its owner alive.
   captured->replay = parallel::capture_graph(arena_->device(), [this, passes, to = captured.get()] {

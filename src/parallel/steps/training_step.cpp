@@ -78,7 +78,7 @@ std::shared_ptr<OrderedAverage> make_ordered_average(const Communicator& communi
                                                      const ParameterArena& arena,
                                                      const StepSettings& settings) {
   if (settings.virtual_ranks == 0) return nullptr;
-  return std::make_shared<OrderedAverage>(arena.gradient_communicator(communicator), arena,
+  return std::make_shared<OrderedAverage>(arena.gradient_communicator(communicator),
                                           settings.virtual_ranks);
 }
 

@@ -163,7 +163,7 @@ void broadcast_state(const Communicator& communicator, const torch::nn::Module& 
 
 void synchronize_buffers(const Communicator& communicator, const torch::nn::Module& module) {
   if (communicator.size() == 1 || module.buffers().empty()) return;
-  // A rank that has joined takes no part in the minimum.
+  // A rank that has joined is left out of the minimum.
   const int root = all_reduce_value(communicator, communicator.rank(), ReduceOp::min);
   std::vector<torch::Tensor> buffers;
   for (const auto& each : parallel::distinct_tensors(module.named_buffers()))

@@ -1,20 +1,15 @@
 #include "kolo/parallel/sync_batch_norm.h"
 
-#include <cstdint>
 #include <map>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/autograd.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/types.h>
 
 #include "base/second_derivatives.h"
 #include "kolo/base/error.h"
-#include "kolo/comm/communicator.h"
 #include "kolo/parallel/autograd_communicator.h"
 #include "kolo/parallel/tensor_collectives.h"
 
@@ -252,7 +247,7 @@ std::vector<std::string> convert_sync_batch_norm(const Communicator& communicato
   }
   const Communicator ranks = communicator.split(0, 0, "batch norm").value();
   std::vector<std::string> replaced;
-  // A module in several places is replaced by one.
+  // A module that is there several times is replaced by one.
   std::map<const torch::nn::Module*, std::shared_ptr<SyncBatchNormImpl>> replacements;
   for_each_child(module, "",
                  [&](torch::nn::Module& parent, std::ptrdiff_t index, const std::string& key,

@@ -1,14 +1,10 @@
 // Broadcast, all-gather and all-to-all of tensors.
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <numeric>
-#include <span>
-#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/types.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <set>
-#include <span>
 
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>

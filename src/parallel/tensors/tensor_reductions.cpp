@@ -1,8 +1,6 @@
 // All-reduce and reduce-scatter of tensors.
 #include <algorithm>
-#include <cstdint>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -52,7 +50,7 @@ void reduce_flat(const Communicator& communicator, const torch::Tensor& flat,
   scale(flat, options.postscale);
 }
 
-// Rank r's share of `rows` rows begins here.
+// Rank r's part of `rows` rows begins here.
 std::int64_t first_row(std::int64_t rows, int ranks, int rank) {
   return rows / ranks * rank + std::min<std::int64_t>(rows % ranks, rank);
 }

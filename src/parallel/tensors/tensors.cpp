@@ -30,8 +30,7 @@ DataType data_type_of(torch::ScalarType type) {
     if (of_torch == type) return own;
   throw Error(
       fmt::format("parallel: collectives take no tensors of {}; convert to one of float64, "
-                  "float32, float16, bfloat16, "
-                  "int64, int32, int16, int8, uint8, bool",
+                  "float32, float16, bfloat16, int64, int32, int16, int8, uint8, bool",
                   torch::toString(type)));
 }
 

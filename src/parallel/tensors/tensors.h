@@ -14,7 +14,6 @@
 #include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
-#include "kolo/comm/data_type.h"
 #include "kolo/comm/topology.h"
 
 // Tensors as the room's sources handle them: fused for the wire, told apart, passed over, and the
@@ -96,18 +95,18 @@ void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total);
 // stream, for devices other than CUDA's, and where kolo is built without CUDA.
 [[nodiscard]] DeviceStream current_stream(const c10::Device& device);
 
-// Tells whether what the current stream is given is recorded for a graph of the device, and not
+// Tells whether what the current stream is given is captured for a graph of the device, and not
 // done.
 [[nodiscard]] bool is_recording(const c10::Device& device);
 
-// Records work that a device is then given again and again in one call of what is returned, which
+// Captures work that a device is then given again and again in one call of what is returned, which
 // spares the host what each operator costs it. It does the same to the same memory each time; what
 // is to differ is written there before.
 //
 // On CUDA devices that is a CUDA graph of what `work` gives to the current stream, and does not do
 // yet: nothing in it may wait for the device, and the stream must not be the default one, nor be
 // another than that on which the parameters' gradients were first accumulated. Error where
-// something can't be recorded. On other devices the result is `work`.
+// something can't be captured. On other devices the result is `work`.
 [[nodiscard]] std::function<void()> capture_graph(const torch::Device& device,
                                                   std::function<void()> work);
 

@@ -3,10 +3,6 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
-#include <memory>
-#include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -85,10 +81,6 @@ void Timeline::stop() const {
 
 bool Timeline::is_active() const noexcept {
   return attachment_ && attachment_->recorder->is_active();
-}
-
-Timeline::Span Timeline::span(std::string_view name) const {
-  return span(name, nullptr, 0);
 }
 
 Timeline::Span Timeline::span(std::string_view name, const char* what, std::int64_t number) const {

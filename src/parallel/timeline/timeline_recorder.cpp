@@ -247,7 +247,7 @@ int Timeline::Recorder::row_of_group(std::uint32_t group) {
   return row;
 }
 
-// Memory that runs out is no reason to end a training in a place that can't throw: the event is
+// Memory that runs out is no reason to end a training where nothing can be thrown: the event is
 // lost.
 void Timeline::Recorder::add(TraceEvent event) noexcept try {
   const std::lock_guard lock(mutex_);

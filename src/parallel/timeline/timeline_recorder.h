@@ -27,7 +27,7 @@ namespace kolo {
 struct TraceEvent {
   enum class Kind : std::uint8_t {
     span,     // from start to end; spans of one row lie inside or behind each other
-    wait,     // from start to end, free to overlap others: viewers give it a place of its own
+    wait,     // from start to end, free to overlap others: viewers give it a track of its own
     instant,  // at start
   };
 
@@ -130,7 +130,7 @@ class Timeline::Recorder final : public CollectiveListener {
   struct Times {
     std::optional<std::int64_t> submitted, started;
   };
-  // Group, whether it is a transfer, number, part.
+  // Group, whether it is a transfer, number, number in a task.
   using Key = std::tuple<std::uint32_t, bool, std::uint64_t, std::uint32_t>;
   [[nodiscard]] static Key key_of(const CollectiveCall& call) {
     return {call.group, is_transfer(call.collective), call.number, call.in_task};

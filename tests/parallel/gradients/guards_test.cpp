@@ -1,15 +1,8 @@
-#include <functional>
-#include <memory>
-#include <vector>
-
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
-#include <torch/optim/sgd.h>
 
 #include "kolo/base/error.h"
-#include "kolo/optim/flat_optimizer.h"
-#include "kolo/parallel/distributed_optimizer.h"
-#include "kolo/parallel/sharded_optimizer.h"
+#include "parallel/optimizers/sgd_of.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/matchers.h"
@@ -33,12 +26,11 @@ void backward(SmallNetwork& network, int rank, std::int64_t pass) {
 
 RANK_TEST(Guards, AStepWithoutFinishIsAnError) {
   for (const BucketLimits& limits : sizes) {
-    SmallNetwork network;
-    GradientReducer reducer(communicator, network, {.buckets = limits});
+    AveragedNetwork network(communicator, {.buckets = limits});
     torch::optim::SGD sgd(network.parameters(), .1);
     torch::optim::Adam adam(network.parameters(), .1);
     const torch::Tensor before = network.first->weight.detach().clone();
-    backward(network, communicator.rank(), 0);
+    network.backward(0);
     EXPECT_THAT(message_of<Error>([&] { sgd.step(); }), says_what_to_do);
     EXPECT_THAT(message_of<Error>([&] { adam.step(); }), says_what_to_do);
     EXPECT_THAT(message_of<Error>([&] {
@@ -47,8 +39,7 @@ RANK_TEST(Guards, AStepWithoutFinishIsAnError) {
                 }),
                 AllOf(says_what_to_do, HasSubstr("first.weight")));
     EXPECT_TRUE(network.first->weight.equal(before));
-    reducer.finish();
-    expect_gradients(network, average_of_passes(network, communicator.size(), {0}));
+    network.expect_averages({0});
     sgd.step();
   }
 }
@@ -56,9 +47,7 @@ RANK_TEST(Guards, AStepWithoutFinishIsAnError) {
 RANK_TEST(Guards, ClippingBeforeFinishIsAnError) {
   for (const BucketLimits& limits : sizes) {
     SmallNetwork network;
-    DistributedOptimizer optimizer(communicator, network,
-                                   torch::optim::SGD(network.parameters(), .1),
-                                   {.reducer = {.buckets = limits}});
+    auto optimizer = distributed_sgd(communicator, network, .1, {.reducer = {.buckets = limits}});
     for (std::int64_t step = 0; step < 3; ++step) {
       optimizer.zero_grad();
       backward(network, communicator.rank(), step);
@@ -109,14 +98,12 @@ RANK_TEST(Guards, GradientsOfAShardedOptimizerAreNotRead) {
 // The Error is the same on all ranks.
 RANK_TEST(Guards, DifferentLearningRatesAreAnError) {
   if (communicator.size() == 1) return;
-  const bool is_odd = communicator.rank() == 1;
   for (const BucketLimits& limits : sizes) {
     SmallNetwork network, sharded;
-    DistributedOptimizer optimizer(communicator, network,
-                                   torch::optim::SGD(network.parameters(), is_odd ? .2 : .1),
-                                   {.reducer = {.buckets = limits}});
+    const double rate = communicator.rank() == 1 ? .2 : .1;
+    auto optimizer = distributed_sgd(communicator, network, rate, {.reducer = {.buckets = limits}});
     ShardedOptimizer shards(communicator, sharded, make_sgd({}),
-                            {.learning_rate = is_odd ? .2 : .1, .buckets = limits});
+                            {.learning_rate = rate, .buckets = limits});
     const auto tells_rates = AllOf(HasSubstr("rank 0 steps with a learning rate of 0.1"),
                                    HasSubstr("rank 1 steps with a learning rate of 0.2"));
     backward(network, communicator.rank(), 0);
@@ -133,8 +120,7 @@ RANK_TEST(Guards, DifferentLearningRatesAreAnError) {
 RANK_TEST(Guards, ParametersBeginAsThoseOfRank0) {
   SmallNetwork network(7, 1 + communicator.rank()), first;
   network.calls.fill_(communicator.rank());
-  DistributedOptimizer optimizer(communicator, network,
-                                 torch::optim::SGD(network.parameters(), .1));
+  const auto optimizer = distributed_sgd(communicator, network, .1);
   expect_parameters(network, first.parameters());
   EXPECT_EQ(network.calls[0].item<float>(), 0);
 }
@@ -144,9 +130,7 @@ RANK_TEST(Guards, ParametersBeginAsThoseOfRank0) {
 RANK_TEST(Guards, WeightsThatWereExchangedKeepTheirValues) {
   for (const BucketLimits& limits : sizes) {
     SmallNetwork network;
-    DistributedOptimizer optimizer(communicator, network,
-                                   torch::optim::SGD(network.parameters(), .1),
-                                   {.reducer = {.buckets = limits}});
+    auto optimizer = distributed_sgd(communicator, network, .1, {.reducer = {.buckets = limits}});
     for (std::int64_t step = 0; step < 2; ++step) {
       const torch::Tensor was = network.first->weight.data();
       const torch::Tensor before = was.clone();

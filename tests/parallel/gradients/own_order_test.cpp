@@ -7,15 +7,11 @@
 
 #include <fmt/format.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/optim/sgd.h>
 
-#include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
-#include "kolo/parallel/differentiable_collectives.h"
-#include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/object_collectives.h"
+#include "parallel/optimizers/sgd_of.h"
 #include "parallel/small_network.h"
-#include "support/errors.h"
 #include "support/rank_test.h"
 
 // Collectives of the program's own, while some ranks already average a bucket that others begin
@@ -31,9 +27,7 @@ struct Uneven : torch::nn::Module {
   Uneven() : always(5, 40), sometimes(40, 3) {
     register_module("always", always);
     register_module("sometimes", sometimes);
-    const torch::NoGradGuard no_gradient;
-    for (auto& parameter : parameters())
-      parameter.copy_(torch::sin(torch::arange(parameter.numel()).view(parameter.sizes()) * .7));
+    set_to_sines(*this, .7);
   }
 
   torch::Tensor loss(int rank, std::int64_t step, const torch::Tensor& input) {
@@ -95,11 +89,8 @@ RANK_TEST(OwnOrder, CollectivesMayComeInBackward) {
 RANK_TEST(OwnOrder, TwoNetworksTrainSideBySide) {
   Uneven first, second;
   const auto options = [] { return DistributedOptimizerOptions{.reducer = uneven_options()}; };
-  const auto sgd = [](Uneven& network) {
-    return torch::optim::SGD(network.parameters(), own_order_pace);
-  };
-  DistributedOptimizer one(communicator, first, sgd(first), options());
-  DistributedOptimizer other(communicator, second, sgd(second), options());
+  auto one = distributed_sgd(communicator, first, own_order_pace, options());
+  auto other = distributed_sgd(communicator, second, own_order_pace, options());
   const int rank = communicator.rank();
   for (std::int64_t step = 0; step < 4; ++step) {
     const auto of_first = averaged(first, communicator.size(), step);
@@ -124,9 +115,7 @@ RANK_TEST(OwnOrder, RanksThatHaveJoinedTakePart) {
   for (const bool with_metrics : {true, false}) {
     const auto world = communicator.checked();
     Uneven network;
-    DistributedOptimizer optimizer(world, network,
-                                   torch::optim::SGD(network.parameters(), own_order_pace),
-                                   {.reducer = uneven_options()});
+    auto optimizer = distributed_sgd(world, network, own_order_pace, {.reducer = uneven_options()});
     // Rank 0 has the most steps, though the lowest number.
     const int steps = 2 + world.size() - world.rank();
     for (int step = 0; step < steps; ++step) {

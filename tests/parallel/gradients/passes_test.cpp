@@ -1,18 +1,16 @@
 #include <sstream>
 
-#include <torch/nn/modules/embedding.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/sgd.h>
 #include <torch/serialize.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/distributed_optimizer.h"
-#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/sharded_optimizer.h"
 #include "kolo/parallel/trained_modules.h"
+#include "parallel/optimizers/sgd_of.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
@@ -23,92 +21,62 @@ namespace kolo::testing {
 namespace {
 
 RANK_TEST(Passes, BackwardPassesOfAStepAddUp) {
-  const int rank = communicator.rank();
   for (const bool overlap : {true, false}) {
-    SmallNetwork network;
-    GradientReducer reducer(communicator, network, {.overlap = overlap, .buckets = one_each});
-    for (std::int64_t step = 0; step < 3; ++step) {
+    AveragedNetwork network(communicator, {.overlap = overlap, .buckets = one_each});
+    for (const std::int64_t first : {0, 3, 6}) {
       network.zero_grad();
-      for (std::int64_t pass = 0; pass < 3; ++pass)
-        mean_loss(network, samples_of(rank, 3 * step + pass)).backward();
-      reducer.finish();
-      expect_gradients(network, average_of_passes(network, communicator.size(),
-                                                  {3 * step, 3 * step + 1, 3 * step + 2}));
+      for (std::int64_t pass = first; pass < first + 3; ++pass) network.backward(pass);
+      network.expect_averages({first, first + 1, first + 2});
     }
     // Gradients that were left are added to, and a pass in no_sync() counts after others too.
-    const auto before = average_of_passes(network, communicator.size(), {6, 7, 8});
-    mean_loss(network, samples_of(rank, 0)).backward();
+    network.backward(0);
     {
-      const auto quiet = reducer.no_sync();
-      mean_loss(network, samples_of(rank, 1)).backward();
+      const auto quiet = network.reducer.no_sync();
+      network.backward(1);
     }
-    reducer.finish();
-    auto expected = average_of_passes(network, communicator.size(), {0, 1});
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
-    expect_gradients(network, expected);
+    network.expect_averages({6, 7, 8, 0, 1}, 1e-5);
   }
 }
 
 RANK_TEST(Passes, GradientsZeroedBetweenPassesDoNotCount) {
-  const int rank = communicator.rank();
   for (const bool overlap : {true, false}) {
     for (int way = 0; way < 4; ++way) {
-      SmallNetwork network;
-      GradientReducer reducer(communicator, network, {.overlap = overlap, .buckets = one_each});
+      AveragedNetwork network(communicator, {.overlap = overlap, .buckets = one_each});
       for (std::int64_t step = 0; step < 3; ++step) {
-        mean_loss(network, samples_of(rank, 20 + step)).backward();  // a generator's, say
-        mean_loss(network, samples_of(rank, 30 + step)).backward();
+        network.backward(20 + step);  // a generator's, say
+        network.backward(30 + step);
         if (way == 0) network.zero_grad(true);
         if (way == 1) network.zero_grad(false);
-        if (way == 2) reducer.clear_gradients();
+        if (way == 2) network.reducer.clear_gradients();
         if (way == 3) {
           for (auto& parameter : network.parameters()) parameter.mutable_grad().detach_().zero_();
         }
-        mean_loss(network, samples_of(rank, step)).backward();
-        mean_loss(network, samples_of(rank, step + 10)).backward();
-        reducer.finish();
-        expect_gradients(network,
-                         average_of_passes(network, communicator.size(), {step, step + 10}));
+        network.backward(step);
+        network.backward(step + 10);
+        network.expect_averages({step, step + 10});
         network.zero_grad();
       }
     }
   }
 }
 
-struct TableOfWords : torch::nn::Module {
-  TableOfWords() : table(torch::nn::EmbeddingOptions(6, 3).sparse(true)), last(3, 2) {
-    register_module("table", table);
-    register_module("last", last);
-    const torch::NoGradGuard no_gradient;
-    for (auto& parameter : parameters()) {
-      parameter.copy_(torch::sin(torch::arange(parameter.numel()) * .7).view(parameter.sizes()));
-    }
-  }
-  torch::Tensor loss(std::int64_t word) {
-    return last(table(torch::tensor({word % 6, (word + 2) % 6}))).square().sum();
-  }
-  torch::nn::Embedding table;
-  torch::nn::Linear last;
-};
-
 RANK_TEST(Passes, SparseGradientsOfSeveralPassesAddUp) {
   for (const bool zeroes : {false, true}) {
-    TableOfWords network;
+    Words network;
     GradientReducer reducer(communicator, network, {.buckets = one_each});
     for (std::int64_t step = 0; step < 3; ++step) {
       reducer.clear_gradients();
-      network.loss(communicator.rank() + step).backward();
+      network.loss(communicator.rank(), step).backward();
       if (zeroes) network.zero_grad();
-      network.loss(communicator.rank() + step + 1).backward();
+      network.loss(communicator.rank(), step + 1).backward();
       reducer.finish();
       EXPECT_TRUE(network.table->weight.grad().is_sparse());
-      expect_gradients(network,
-                       average_of_ranks<TableOfWords>(communicator.size(), network,
-                                                      [&](TableOfWords& alone, int rank) {
-                                                        if (!zeroes)
-                                                          alone.loss(rank + step).backward();
-                                                        alone.loss(rank + step + 1).backward();
-                                                      }));
+      const auto backward_of = [&](Words& alone, int rank) {
+        if (!zeroes) alone.loss(rank, step).backward();
+        alone.loss(rank, step + 1).backward();
+      };
+      expect_gradients(network, average_of_ranks<Words>(communicator.size(), network, backward_of),
+                       1e-5);
     }
   }
 }
@@ -178,15 +146,8 @@ RANK_TEST(Passes, TheNaturalLoopOfAGanIsRight) {
       start_alike(generator);
       DistributedOptimizer of_generator(communicator, *generator,
                                         torch::optim::SGD(generator->parameters(), .05));
-      std::unique_ptr<torch::optim::Optimizer> optimizer;
-      if (is_sharded) {
-        optimizer =
-            std::make_unique<ShardedOptimizer>(communicator, discriminator, make_sgd({}),
-                                               ShardedOptimizerOptions{.learning_rate = .05});
-      } else {
-        optimizer = std::make_unique<DistributedOptimizer>(
-            communicator, discriminator, torch::optim::SGD(discriminator.parameters(), .05));
-      }
+      const auto optimizer =
+          sgd_of(communicator, discriminator, discriminator.parameters(), .05, is_sharded);
       train_gan(discriminator, generator, communicator.rank(), *optimizer, of_generator, zero);
       expect_parameters(discriminator, reference.parameters(), 1e-4, 1e-5);
       EXPECT_TRUE(generator->weight.allclose(generator_of_reference->weight, 1e-4, 1e-5));
@@ -196,34 +157,31 @@ RANK_TEST(Passes, TheNaturalLoopOfAGanIsRight) {
 
 RANK_TEST(Passes, PassesThatDifferBetweenRanksAreAnError) {
   if (communicator.size() == 1) return;
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network, {.buckets = one_each});
-  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-  if (communicator.rank() == 1) mean_loss(network, samples_of(1, 1)).backward();
-  EXPECT_TRUE(says(message_of<Error>([&] { reducer.finish(); }),
+  AveragedNetwork network(communicator);
+  network.backward(0);
+  if (communicator.rank() == 1) network.backward(1);
+  EXPECT_TRUE(says(message_of<Error>([&] { network.reducer.finish(); }),
                    {"the ranks' steps differ: rank 1 had several backward()"}));
   network.zero_grad();
-  mean_loss(network, samples_of(communicator.rank(), 2)).backward();
-  reducer.finish();
-  expect_gradients(network, average_of_passes(network, communicator.size(), {2}));
+  network.backward(2);
+  network.expect_averages({2});
 }
 
 RANK_TEST(Passes, GradientsChangedWhileTheyAreAveragedAreAnError) {
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network, {.buckets = one_each});
+  AveragedNetwork network(communicator);
   const auto last = communicator.size() - 1;
-  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  network.backward(0);
   EXPECT_TRUE(says(message_of<Error>([&] { (void)clip_gradient_norm(network.parameters(), 1); }),
                    {"between backward() and finish()"}));
   if (communicator.rank() == last) {
     for (auto& parameter : network.parameters()) parameter.mutable_grad() = parameter.detach() * 2;
   }
-  EXPECT_TRUE(says(message_of<Error>([&] { reducer.finish(); }),
+  EXPECT_TRUE(says(message_of<Error>([&] { network.reducer.finish(); }),
                    {"the gradient of first.weight, first.bias, ", "was changed after backward()",
                     "call finish() first"}));
   network.zero_grad();
-  mean_loss(network, samples_of(communicator.rank(), 1)).backward();
-  reducer.finish();
+  network.backward(1);
+  network.reducer.finish();
   torch::nn::utils::clip_grad_norm_(network.parameters(), 1e6);
   expect_gradients(network, average_of_passes(network, communicator.size(), {1}));
 }
@@ -248,9 +206,7 @@ RANK_TEST(Passes, AParameterHasOneReducerAtATime) {
     }
     network.zero_grad(true);
     GradientReducer second(communicator, network, {.buckets = limits});
-    mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-    second.finish();
-    expect_gradients(network, average_of_passes(network, communicator.size(), {0}));
+    expect_step(communicator, network, second, 0);
   }
 }
 
@@ -279,8 +235,8 @@ RANK_TEST(Passes, AReducerThatGoesLeavesNothingInGradients) {
   EXPECT_EQ(network.first->weight.grad().sizes(), network.first->weight.sizes());
 }
 
-// Loads networks behind the reducer, at first (steps 5 and 6 of docs/library/training-loops.md in reverse) and
-// later.
+// Loads networks behind the reducer, at first (steps 5 and 6 of docs/library/training-loops.md in
+// reverse) and later.
 RANK_TEST(Passes, NetworksMayBeLoadedBehindTheReducer) {
   for (const bool is_unused_allowed : {false, true}) {
     auto network = std::make_shared<SmallNetwork>();
@@ -301,8 +257,7 @@ RANK_TEST(Passes, NetworksMayBeLoadedBehindTheReducer) {
           auto into = each;
           torch::load(into, stream);
         }
-        const torch::NoGradGuard no_gradient;
-        for (std::size_t i = 0; i < 4; ++i) reference.parameters()[i].copy_(other->parameters()[i]);
+        copy_parameters(reference, *other);
         if (step == 2) broadcast_state(communicator, *network, optimizer.inner());
       }
       const auto averages = average_of_passes(reference, communicator.size(), {step});

@@ -1,4 +1,3 @@
-
 #include "kolo/base/error.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"
@@ -14,23 +13,22 @@ namespace kolo::testing {
 namespace {
 
 RANK_TEST(GradientReducer, PassesWithoutCommunicationAddUp) {
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network, {.buckets = one_each});
+  AveragedNetwork network(communicator);
   for (std::int64_t step = 0; step < 3; ++step) {
-    reducer.clear_gradients();
+    network.reducer.clear_gradients();
+    std::vector<std::int64_t> passes{3 * step, 3 * step + 1};
     {
-      const auto quiet = reducer.no_sync();
-      mean_loss(network, samples_of(communicator.rank(), 3 * step)).backward();
-      mean_loss(network, samples_of(communicator.rank(), 3 * step + 1)).backward();
+      const auto quiet = network.reducer.no_sync();
+      for (const auto pass : passes) network.backward(pass);
     }
     // All passes of the second step are in no_sync().
-    if (step != 1) mean_loss(network, samples_of(communicator.rank(), 3 * step + 2)).backward();
-    reducer.finish();
-    auto passes = std::vector<std::int64_t>{3 * step, 3 * step + 1};
-    if (step != 1) passes.push_back(3 * step + 2);
-    expect_gradients(network, average_of_passes(network, communicator.size(), passes));
+    if (step != 1) {
+      network.backward(3 * step + 2);
+      passes.push_back(3 * step + 2);
+    }
+    network.expect_averages(passes);
   }
-  EXPECT_EQ(reducer.statistics().steps, 3);
+  EXPECT_EQ(network.reducer.statistics().steps, 3);
 }
 
 // The first bucket of a rebuilt plan is what was ready first: here `first`, which is used last.
@@ -106,34 +104,25 @@ struct CountingHook final : GradientHook {
 
 RANK_TEST(GradientReducer, HooksAverage) {
   const auto counting = std::make_shared<CountingHook>();
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network, {.hook = counting, .buckets = one_each});
-  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-  reducer.finish();
-  expect_gradients(network, average_of_passes(network, communicator.size(), {0}));
+  AveragedNetwork network(communicator, {.hook = counting, .buckets = one_each});
+  network.expect_step(0);
   EXPECT_EQ(counting->calls, (std::vector<std::size_t>{0, 1, 2, 3}));
-  EXPECT_EQ(reducer.statistics().hook_bytes, 4);
-  EXPECT_EQ(counting->changes, reducer.arena()->version() - 1);
+  EXPECT_EQ(network.reducer.statistics().hook_bytes, 4);
+  EXPECT_EQ(counting->changes, network.reducer.arena()->version() - 1);
   counting->fails = true;
-  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-  EXPECT_TRUE(says(message_of<Error>([&] { reducer.finish(); }), {"out of order"}));
+  network.backward(0);
+  EXPECT_TRUE(says(message_of<Error>([&] { network.reducer.finish(); }), {"out of order"}));
   counting->fails = false;  // and it can go on
-  reducer.clear_gradients();
-  mean_loss(network, samples_of(communicator.rank(), 1)).backward();
-  reducer.finish();
-  expect_gradients(network, average_of_passes(network, communicator.size(), {1}));
+  network.expect_step(1);
 }
 
 RANK_TEST(GradientReducer, CompressionHalvesTheBytes) {
   for (const auto& [hook, tolerance] :
        {std::pair{float16_compression(), 1e-3}, std::pair{bfloat16_compression(), 1e-2},
         std::pair{float16_compression(communicator.size()), 1e-3}}) {
-    SmallNetwork network;
-    GradientReducer reducer(communicator, network, {.hook = hook, .buckets = one_each});
-    mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-    reducer.finish();
-    expect_gradients(network, average_of_passes(network, communicator.size(), {0}), tolerance);
-    const auto statistics = reducer.statistics();
+    AveragedNetwork network(communicator, {.hook = hook, .buckets = one_each});
+    network.expect_step(0, tolerance);
+    const auto statistics = network.reducer.statistics();
     EXPECT_EQ(statistics.hook_bytes, communicator.size() == 1 ? 0 : statistics.bytes / 2);
   }
 }
@@ -141,24 +130,22 @@ RANK_TEST(GradientReducer, CompressionHalvesTheBytes) {
 RANK_TEST(GradientReducer, LargeGradientsNeedAFactorInFloat16) {
   if (communicator.size() == 1) return;
   for (const double factor : {1., 2. * communicator.size()}) {
-    SmallNetwork network;
-    GradientReducer reducer(communicator, network, {.hook = float16_compression(factor)});
+    AveragedNetwork network(communicator, {.hook = float16_compression(factor)});
     (network.forward(samples_of(0, 0)).sum() * 1e5 / 4).backward();
-    reducer.finish();
+    network.reducer.finish();
     EXPECT_EQ(network.second->bias.grad().isfinite().all().item<bool>(), factor > 1);
   }
 }
 
 RANK_TEST(GradientReducer, CommunicationIsSwitchedOff) {
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network, {.communicate = false});
-  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-  reducer.finish();
+  AveragedNetwork network(communicator, {.communicate = false});
+  network.backward(0);
+  network.reducer.finish();
   SmallNetwork alone;
   mean_loss(alone, samples_of(communicator.rank(), 0)).backward();
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_TRUE(network.parameters()[i].grad().equal(alone.parameters()[i].grad()));
-  EXPECT_EQ(reducer.statistics().bytes, reducer.arena()->plan().total_bytes);
+  EXPECT_EQ(network.reducer.statistics().bytes, network.reducer.arena()->plan().total_bytes);
 }
 
 TEST(GradientReducer, ASecondBackwardBetweenWaitAndFinishIsAnError) {
@@ -174,7 +161,7 @@ TEST(GradientReducer, TheModuleOutlivesIt) {
   SmallNetwork network;
   const auto solo = Communicator::solo();
   { GradientReducer reducer(solo, std::make_shared<ParameterArena>(solo, network)); }
-  for (auto& parameter : network.parameters()) parameter.mutable_grad() = torch::Tensor();
+  network.zero_grad(true);
   mean_loss(network, samples(0, 2)).backward();
   EXPECT_TRUE(network.first->weight.grad().defined());
 }

@@ -1,11 +1,9 @@
-#include <torch/nn/modules/embedding.h>
 #include <torch/optim/sgd.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/checks.h"
-#include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/gradient_norm.h"
 #include "kolo/parallel/sharded_optimizer.h"
 #include "parallel/small_network.h"
@@ -30,9 +28,7 @@ struct Tied : torch::nn::Module {
     register_module("last", last);
     register_module("again", again);
     statistics = register_buffer("statistics", torch::ones({2}));
-    const torch::NoGradGuard no_gradient;
-    for (auto& parameter : parameters())
-      parameter.copy_(torch::sin(torch::arange(parameter.numel()) * .7).view(parameter.sizes()));
+    set_to_sines(*this, .7);
   }
 
   torch::Tensor loss(int rank, std::int64_t pass) {
@@ -152,20 +148,18 @@ void zero_in_place(torch::nn::Module& network) {
 // Every way in which users empty gradients, with gradients where the arena has them.
 RANK_TEST(TiedWeights, GradientsAreZeroedAsInLibTorch) {
   for (int way = 0; way < 5; ++way) {
-    SmallNetwork network;
+    AveragedNetwork network(communicator);
     torch::optim::SGD sgd(network.parameters(), .1);
-    GradientReducer reducer(communicator, network, {.buckets = one_each});
     for (std::int64_t step = 0; step < 3; ++step) {
       if (way == 0) sgd.zero_grad();
       if (way == 1) zero_in_place(network);
       if (way == 2) network.zero_grad();
       if (way == 3) network.zero_grad(true);
       if (way == 4) network.zero_grad(false);
-      mean_loss(network, samples_of(communicator.rank(), step)).backward();
-      reducer.finish();
-      expect_gradients(network, average_of_passes(network, communicator.size(), {step}));
+      network.backward(step);
+      network.expect_averages({step});
       EXPECT_EQ(network.first->weight.grad().data_ptr(),
-                reducer.arena()->gradient_view(0).data_ptr());
+                network.reducer.arena()->gradient_view(0).data_ptr());
       sgd.step();
     }
   }

@@ -2,14 +2,8 @@
 
 #include <vector>
 
-#include <torch/nn/modules/linear.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/sgd.h>
-
 #include "kolo/base/error.h"
-#include "kolo/optim/flat_optimizer.h"
-#include "kolo/parallel/distributed_optimizer.h"
-#include "kolo/parallel/sharded_optimizer.h"
+#include "parallel/optimizers/sgd_of.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
@@ -41,14 +35,8 @@ struct ActorAndCritic {
 RANK_TEST(TrainedModules, SeveralAndTensorsAreTrainedAsOne) {
   for (const bool is_sharded : {false, true}) {
     ActorAndCritic together, reference;
-    std::unique_ptr<torch::optim::Optimizer> optimizer;
-    if (is_sharded) {
-      optimizer = std::make_unique<ShardedOptimizer>(communicator, together.modules(), make_sgd({}),
-                                                     ShardedOptimizerOptions{.learning_rate = .1});
-    } else {
-      optimizer = std::make_unique<DistributedOptimizer>(
-          communicator, together.modules(), torch::optim::SGD(together.parameters(), .1));
-    }
+    const auto optimizer =
+        sgd_of(communicator, together.modules(), together.parameters(), .1, is_sharded);
     torch::optim::SGD sgd(reference.parameters(), .1);
     for (std::int64_t step = 0; step < 3; ++step) {
       optimizer->zero_grad();
@@ -59,8 +47,7 @@ RANK_TEST(TrainedModules, SeveralAndTensorsAreTrainedAsOne) {
         (reference.loss(rank, step) / communicator.size()).backward();
       sgd.step();
     }
-    for (std::size_t i = 0; i < together.parameters().size(); ++i)
-      EXPECT_TRUE(together.parameters()[i].allclose(reference.parameters()[i], 1e-4, 1e-6)) << i;
+    expect_parameters(together.modules().module(), reference.parameters(), 1e-4, 1e-6);
   }
 }
 

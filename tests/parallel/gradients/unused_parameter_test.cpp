@@ -77,32 +77,25 @@ RANK_TEST(UnusedParameters, GradientsLeftFromBeforeAreAddedTo) {
 }
 
 RANK_TEST(UnusedParameters, OneRanksMissingGradientIsToldToAll) {
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network, {.buckets = one_each});
+  AveragedNetwork network(communicator);
   const int last = communicator.size() - 1;
   for (int round = 0; round < 2; ++round) {
-    reducer.clear_gradients();
-    const torch::Tensor input = samples_of(communicator.rank(), 0);
+    network.reducer.clear_gradients();
     if (communicator.rank() == last)
-      network.first(input).sum().backward();
+      network.first(samples_of(last, 0)).sum().backward();
     else
-      mean_loss(network, input).backward();
+      network.backward(0);
     EXPECT_TRUE(says(
-        message_of<Error>([&] { reducer.finish(); }),
+        message_of<Error>([&] { network.reducer.finish(); }),
         {fmt::format("rank {}: backward gave no gradient to second.weight, second.bias;", last)}));
   }
-  // The ranks still keep step.
-  reducer.clear_gradients();
-  mean_loss(network, samples_of(communicator.rank(), 1)).backward();
-  reducer.finish();
-  expect_gradients(network, average_of_passes(network, communicator.size(), {1}));
+  network.expect_step(1);  // the ranks still keep step
 }
 
 RANK_TEST(UnusedParameters, AStepWithoutBackwardIsNamed) {
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network);
-  if (communicator.rank() > 0) mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-  EXPECT_TRUE(says(message_of<Error>([&] { reducer.finish(); }),
+  AveragedNetwork network(communicator, {});
+  if (communicator.rank() > 0) network.backward(0);
+  EXPECT_TRUE(says(message_of<Error>([&] { network.reducer.finish(); }),
                    {"rank 0: there was no backward() in this step"}));
 }
 
@@ -130,26 +123,20 @@ RANK_TEST(UnusedParameters, AStaticGraphIsHeldTo) {
 }
 
 RANK_TEST(UnusedParameters, ParametersFreezeAndThaw) {
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network, {.buckets = one_each});
+  AveragedNetwork network(communicator);
   for (std::int64_t step = 0; step < 4; ++step) {
-    reducer.clear_gradients();
     network.first->weight.set_requires_grad(step % 2 == 0);
-    mean_loss(network, samples_of(communicator.rank(), step)).backward();
-    reducer.finish();
-    const auto expected = average_of_passes(network, communicator.size(), {step});
-    expect_gradients(network, expected);
+    network.expect_step(step);
     EXPECT_EQ(network.first->weight.grad().defined(), step % 2 == 0);
   }
 }
 
 RANK_TEST(UnusedParameters, RanksThatFreezeDifferentlyAreNamed) {
   if (communicator.size() == 1) return;
-  SmallNetwork network;
-  GradientReducer reducer(communicator, network, {.buckets = one_each});
+  AveragedNetwork network(communicator);
   network.first->weight.set_requires_grad(communicator.rank() != 1);
-  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-  EXPECT_TRUE(says(message_of<Error>([&] { reducer.finish(); }),
+  network.backward(0);
+  EXPECT_TRUE(says(message_of<Error>([&] { network.reducer.finish(); }),
                    {"the ranks' steps differ: rank 1 has frozen first.weight"}));
 }
 

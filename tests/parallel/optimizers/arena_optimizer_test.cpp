@@ -13,7 +13,7 @@ namespace kolo::testing {
 
 namespace {
 
-constexpr double rate = .02;
+constexpr double rate = .02;  // of update_all()
 
 // An optimizer over tensors one by one, with as many tensors of state as it likes.
 using Reference = std::function<void(torch::Tensor& parameter, const torch::Tensor& gradient,
@@ -59,8 +59,7 @@ void expect_same_training(const Communicator& communicator,
       for (std::int64_t step = 0; step < 5; ++step) {
         replica.backward(step);
         replica.all_reduce_gradients();
-        for (std::size_t bucket = 0; bucket < replica.arena->buckets(); ++bucket)
-          optimizer.update(bucket, rate, step + 1);
+        update_all(optimizer, *replica.arena, step + 1);
         expected.train(step);
       }
       const double tolerance = type == torch::kDouble ? 1e-11 : 1e-4;

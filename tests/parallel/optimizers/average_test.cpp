@@ -17,24 +17,10 @@ namespace kolo::testing {
 
 namespace {
 
-std::vector<torch::Tensor> copies_of(const Replica& replica) {
-  std::vector<torch::Tensor> values;
-  for (const auto& parameter : replica.arena->parameters())
-    values.push_back(parameter.detach().clone());
-  return values;
-}
-
-void expect_same_values(const std::vector<torch::Tensor>& found,
-                        const std::vector<torch::Tensor>& expected, const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i)
-    EXPECT_TRUE(found[i].equal(expected[i])) << what << ", parameter " << i;
-}
-
 // Computes the parameters for use from the whole state, as a checkpoint does.
 std::vector<torch::Tensor> average_of(const Replica& replica, const ArenaOptimizer& optimizer) {
   const auto use = optimizer.algorithm().for_use().value();
-  auto values = copies_of(replica);
+  auto values = copies_of(replica.network);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto name = replica.arena->plan().parameters[i].name + ".z_minus_x";
     for (const auto& each : optimizer.named_state())
@@ -60,11 +46,11 @@ struct TrainedAlone {
                const std::shared_ptr<const FlatOptimizer>& algorithm, const BucketLimits& limits)
       : replica(communicator, limits, torch::kFloat), optimizer(replica.arena, algorithm) {
     train_steps(replica, optimizer, 0, 3);
-    trained = copies_of(replica);
+    trained = copies_of(replica.network);
     averaged = average_of(replica, optimizer);
     rates = optimizer.rate_history();
     train_steps(replica, optimizer, 3, 4);
-    later = copies_of(replica);
+    later = copies_of(replica.network);
   }
 
   Replica replica;
@@ -78,20 +64,20 @@ void expect_average(Replica& replica, Optimizer& optimizer, const TrainedAlone& 
   const auto& communicator = replica.communicator;
   train_steps(replica, optimizer, 0, 3);
   EXPECT_EQ(optimizer.rate_history(), expected.rates);
-  expect_same_values(copies_of(replica), expected.trained, "trained");
+  expect_parameters(replica.network, expected.trained);
   communicator.barrier();
   optimizer.to_evaluation();
-  expect_same_values(copies_of(replica), expected.averaged, "for use");
+  expect_parameters(replica.network, expected.averaged);
   EXPECT_FALSE(expected.averaged[0].equal(expected.trained[0]));
   EXPECT_TRUE(
       says(message_of<Error>([&] { optimizer.update(0, .02, 4); }), {"call to_training() first"}));
   communicator.barrier();
   optimizer.to_evaluation();  // is there already
   optimizer.to_training();
-  expect_same_values(copies_of(replica), expected.trained, "trained again");
+  expect_parameters(replica.network, expected.trained);
   communicator.barrier();
   train_steps(replica, optimizer, 3, 4);
-  expect_same_values(copies_of(replica), expected.later, "trained on");
+  expect_parameters(replica.network, expected.later);
   communicator.barrier();
 }
 
@@ -119,11 +105,11 @@ RANK_TEST(Average, OfOthersIsWhatTheyTrain) {
   Replica replica(communicator, tiny, torch::kFloat);
   ArenaOptimizer optimizer(replica.arena, make_adam({}));
   train_steps(replica, optimizer, 0, 2);
-  const auto trained = copies_of(replica);
+  const auto trained = copies_of(replica.network);
   optimizer.to_evaluation();
-  expect_same_values(copies_of(replica), trained, "for use");
+  expect_parameters(replica.network, trained);
   optimizer.to_training();
-  expect_same_values(copies_of(replica), trained, "trained");
+  expect_parameters(replica.network, trained);
 }
 
 }  // namespace

@@ -1,13 +1,10 @@
-#include <torch/nn/modules/embedding.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/lbfgs.h>
-#include <torch/optim/sgd.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
-#include "kolo/parallel/distributed_optimizer.h"
+#include "parallel/optimizers/sgd_of.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
@@ -23,19 +20,22 @@ torch::Tensor loss_of_all(SmallNetwork& network, int ranks, std::int64_t step) {
   return mean_loss(network, torch::cat(inputs));
 }
 
-template <typename Make>
-void compare_training(const Communicator& communicator, const Make& make,
+torch::optim::SGD sgd_with_momentum(const SmallNetwork& network) {
+  return torch::optim::SGD(network.parameters(), torch::optim::SGDOptions(.1).momentum(.9));
+}
+
+void compare_training(const Communicator& communicator,
                       const DistributedOptimizerOptions& options) {
   SmallNetwork network, reference;
   network.to(torch::kDouble);
   reference.to(torch::kDouble);
-  auto peer = make(reference);
-  DistributedOptimizer optimizer(communicator, network, make(network), options);
+  auto peer = sgd_with_momentum(reference);
+  DistributedOptimizer optimizer(communicator, network, sgd_with_momentum(network), options);
   for (std::int64_t step = 0; step < 6; ++step) {
     optimizer.zero_grad();
     mean_loss(network, samples_of(communicator.rank(), step, torch::kDouble)).backward();
     optimizer.step();
-    for (auto& parameter : reference.parameters()) parameter.mutable_grad() = torch::Tensor();
+    reference.zero_grad(true);
     loss_of_all(reference, communicator.size(), step).backward();
     if (options.clip_norm) {
       const double norm =
@@ -48,14 +48,11 @@ void compare_training(const Communicator& communicator, const Make& make,
 }
 
 RANK_TEST(DistributedOptimizer, AnyOptimizerStepsWithAverages) {
-  const auto sgd = [](SmallNetwork& network) {
-    return torch::optim::SGD(network.parameters(), torch::optim::SGDOptions(.1).momentum(.9));
-  };
   DistributedOptimizerOptions options;
   options.reducer.buckets = one_each;
-  compare_training(communicator, sgd, options);
+  compare_training(communicator, options);
   options.clip_norm = .1;
-  compare_training(communicator, sgd, options);
+  compare_training(communicator, options);
 }
 
 RANK_TEST(DistributedOptimizer, OptimizersAreReferredToOrOwned) {
@@ -101,7 +98,7 @@ RANK_TEST(DistributedOptimizer, ClosuresSeeTheAveragedLoss) {
       return mine;
     });
     const torch::Tensor expected = peer.step([&] {
-      for (auto& parameter : reference.parameters()) parameter.mutable_grad() = torch::Tensor();
+      reference.zero_grad(true);
       const torch::Tensor whole = loss_of_all(reference, communicator.size(), step);
       whole.backward();
       return whole;
@@ -111,37 +108,15 @@ RANK_TEST(DistributedOptimizer, ClosuresSeeTheAveragedLoss) {
   expect_parameters(network, reference.parameters(), 1e-6, 1e-6);
 }
 
-struct Words : torch::nn::Module {
-  Words() : Words(true) {}
-  explicit Words(bool is_sparse)
-      : table(torch::nn::EmbeddingOptions(20, 4).sparse(is_sparse)), last(4, 2) {
-    register_module("table", table);
-    register_module("last", last);
-    const torch::NoGradGuard no_gradient;
-    for (auto& parameter : parameters())
-      parameter.copy_(torch::sin(torch::arange(parameter.numel())).view(parameter.sizes()));
-  }
-  // Rank r looks up r + 1 words, some of them twice and some that others look up too.
-  torch::Tensor loss(int rank, std::int64_t step) {
-    const auto words = (torch::arange(2 * (rank + 1)) * 3 + step).remainder(7 + rank);
-    return last(table(words)).square().sum(1).mean();
-  }
-  torch::nn::Embedding table;
-  torch::nn::Linear last;
-};
-
 void sparse_and_dense_training_are_equal(const Communicator& communicator,
                                          std::optional<double> maximum_norm) {
   Words sparse(true), dense(false), named(false);
   DistributedOptimizerOptions options, with_name;
   options.clip_norm = with_name.clip_norm = maximum_norm;
   with_name.reducer.sparse_parameters = {"table.weight"};
-  DistributedOptimizer of_sparse(communicator, sparse, torch::optim::SGD(sparse.parameters(), .1),
-                                 options);
-  DistributedOptimizer of_dense(communicator, dense, torch::optim::SGD(dense.parameters(), .1),
-                                options);
-  DistributedOptimizer of_named(communicator, named, torch::optim::SGD(named.parameters(), .1),
-                                with_name);
+  auto of_sparse = distributed_sgd(communicator, sparse, .1, options);
+  auto of_dense = distributed_sgd(communicator, dense, .1, options);
+  auto of_named = distributed_sgd(communicator, named, .1, with_name);
   for (std::int64_t step = 0; step < 4; ++step) {
     for (auto& [network, optimizer] :
          {std::pair{&sparse, &of_sparse}, {&dense, &of_dense}, {&named, &of_named}}) {
@@ -162,10 +137,7 @@ RANK_TEST(DistributedOptimizer, SparseAndDenseTrainingAreEqual) {
 RANK_TEST(DistributedOptimizer, BuffersBecomeThoseOfTheLowestActiveRank) {
   SmallNetwork network;
   network.calls.fill_(10 + communicator.rank());
-  DistributedOptimizerOptions options;
-  options.broadcast_buffers = true;
-  DistributedOptimizer optimizer(communicator, network, torch::optim::SGD(network.parameters(), .1),
-                                 options);
+  auto optimizer = distributed_sgd(communicator, network, .1, {.broadcast_buffers = true});
   mean_loss(network, samples_of(communicator.rank(), 0)).backward();
   optimizer.step();
   EXPECT_TRUE(network.calls.eq(10).all().item<bool>());

@@ -2,19 +2,16 @@
 #include <functional>
 #include <memory>
 #include <string_view>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/optim/sgd.h>
 
 #include "kolo/base/error.h"
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/checks.h"
-#include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/sharded_optimizer.h"

@@ -6,16 +6,12 @@
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
-#include <torch/optim/sgd.h>
 
-#include "kolo/base/error.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "parallel/small_network.h"
-#include "support/errors.h"
 #include "support/rank_test.h"
-#include "support/says.h"
 
 // Parameters that take no part in a step: frozen between steps, or used by nobody. Whatever the
 // optimizer, they stay as they are, and go on later as torch::optim would.
@@ -32,11 +28,7 @@ struct Layers : torch::nn::Module {
     register_module("second", second);
     register_module("third", third);
     to(torch::kDouble);
-    const torch::NoGradGuard no_gradient;
-    for (auto& parameter : parameters()) {
-      parameter.copy_(
-          torch::sin(torch::arange(parameter.numel(), torch::kDouble)).view(parameter.sizes()));
-    }
+    set_to_sines(*this, 1);
   }
 
   torch::Tensor loss(const torch::Tensor& input, bool with_second, bool with_third) {
@@ -61,53 +53,45 @@ std::shared_ptr<const FlatOptimizer> flat_adam() {
   return make_adam({.weight_decay = decay});
 }
 
-ReducerOptions in_small_buckets(ReducerOptions options) {
-  options.rebuild_buckets = false;
-  return options;
-}
+using MakeFlatOptimizer = std::function<std::unique_ptr<BucketOptimizer>(
+    const Communicator&, const std::shared_ptr<ParameterArena>&)>;
 
-template <typename Optimizer>
-std::function<void(std::int64_t)> flat_steps(const std::shared_ptr<ParameterArena>& arena,
-                                             const std::shared_ptr<GradientReducer>& reducer,
-                                             const std::shared_ptr<Optimizer>& optimizer,
-                                             bool bucket_by_bucket) {
-  return [=](std::int64_t step) {
-    if (!bucket_by_bucket) reducer->finish();
-    for (std::size_t bucket = 0; bucket < arena->buckets(); ++bucket) {
-      if (bucket_by_bucket) reducer->wait(bucket);
-      optimizer->update(bucket, pace, step);
-    }
-    if (bucket_by_bucket) reducer->finish();
-    optimizer->finish();
-  };
+// With small buckets, which are updated one by one, or all at the end.
+Method flat_method(const std::string& name, bool bucket_by_bucket, const MakeFlatOptimizer& make) {
+  return {name + (bucket_by_bucket ? ", by bucket" : ""),
+          [=](const Communicator& communicator, Layers& network,
+              ReducerOptions options) -> std::function<void(std::int64_t)> {
+            const auto arena =
+                std::make_shared<ParameterArena>(communicator, network, BucketLimits{1500, 3000});
+            const std::shared_ptr<BucketOptimizer> optimizer = make(communicator, arena);
+            options.rebuild_buckets = false;
+            options.hook = optimizer->gradient_hook();
+            const auto reducer = std::make_shared<GradientReducer>(communicator, arena, options);
+            return [=](std::int64_t step) {
+              if (!bucket_by_bucket) reducer->finish();
+              for (std::size_t bucket = 0; bucket < arena->buckets(); ++bucket) {
+                if (bucket_by_bucket) reducer->wait(bucket);
+                optimizer->update(bucket, pace, step);
+              }
+              if (bucket_by_bucket) reducer->finish();
+              optimizer->finish();
+            };
+          }};
 }
 
 Method arena_method(bool is_shared, bool bucket_by_bucket) {
-  return {std::string(is_shared ? "shared" : "arena") + (bucket_by_bucket ? ", by bucket" : ""),
-          [=](const Communicator& communicator, Layers& network, const ReducerOptions& options) {
-            auto arena =
-                std::make_shared<ParameterArena>(communicator, network, BucketLimits{1500, 3000});
-            auto optimizer = std::make_shared<ArenaOptimizer>(
-                communicator, arena, flat_adam(),
-                StepSharing{.enabled = is_shared, .smallest_bytes = 0});
-            auto reducer =
-                std::make_shared<GradientReducer>(communicator, arena, in_small_buckets(options));
-            return flat_steps(arena, reducer, optimizer, bucket_by_bucket);
-          }};
+  const StepSharing sharing{.enabled = is_shared, .smallest_bytes = 0};
+  return flat_method(is_shared ? "shared" : "arena", bucket_by_bucket,
+                     [=](const auto& communicator, const auto& arena) {
+                       return std::make_unique<ArenaOptimizer>(communicator, arena, flat_adam(),
+                                                               sharing);
+                     });
 }
 
 Method sharded_method(bool bucket_by_bucket) {
-  return {std::string("sharded") + (bucket_by_bucket ? ", by bucket" : ""),
-          [=](const Communicator& communicator, Layers& network, const ReducerOptions& options) {
-            auto arena =
-                std::make_shared<ParameterArena>(communicator, network, BucketLimits{1500, 3000});
-            auto optimizer =
-                std::make_shared<ShardedArenaOptimizer>(communicator, arena, flat_adam());
-            auto with_hook = in_small_buckets(options);
-            with_hook.hook = optimizer->gradient_hook();
-            auto reducer = std::make_shared<GradientReducer>(communicator, arena, with_hook);
-            return flat_steps(arena, reducer, optimizer, bucket_by_bucket);
-          }};
+  return flat_method("sharded", bucket_by_bucket, [](const auto& communicator, const auto& arena) {
+    return std::make_unique<ShardedArenaOptimizer>(communicator, arena, flat_adam());
+  });
 }
 
 Method distributed_method() {
@@ -125,10 +109,6 @@ Method distributed_method() {
 std::vector<Method> methods() {
   return {arena_method(false, false), arena_method(false, true), arena_method(true, true),
           sharded_method(false),      sharded_method(true),      distributed_method()};
-}
-
-void undefine_gradients(Layers& network) {
-  for (auto& parameter : network.parameters()) parameter.mutable_grad() = torch::Tensor();
 }
 
 // Layers that take part in a step: by rank and step, who uses the second and the third.
@@ -149,7 +129,7 @@ class Peer {
 
   void train(const Schedule& schedule, std::int64_t step) {
     schedule.prepare(network, step);
-    undefine_gradients(network);
+    network.zero_grad(true);
     for (int rank = 0; rank < ranks_; ++rank) {
       const auto begin = ((step * ranks_) + rank) * 4;
       (network.loss(samples(begin, begin + 4, torch::kDouble), schedule.uses_second(rank, step),
@@ -174,15 +154,14 @@ void expect_same_training(const Communicator& communicator, const Method& method
   const auto step_of = method.start(communicator, network, options);
   for (std::int64_t step = 0; step < 9; ++step) {
     schedule.prepare(network, step);
-    undefine_gradients(network);
+    network.zero_grad(true);
     const auto begin = ((step * communicator.size()) + communicator.rank()) * 4;
     network
         .loss(samples(begin, begin + 4, torch::kDouble),
               schedule.uses_second(communicator.rank(), step),
               schedule.uses_third(communicator.rank(), step))
         .backward();
-    std::vector<torch::Tensor> before;
-    for (const auto& parameter : peer.network.parameters()) before.push_back(parameter.clone());
+    const auto before = copies_of(peer.network);
     step_of(step + 1);
     peer.train(schedule, step);
     for (std::size_t index = 0; index < before.size(); ++index) {
@@ -237,9 +216,7 @@ RANK_TEST(LeftOut, AFrozenParameterWithAnOldGradientStays) {
     for (auto& parameter : network.second->parameters()) parameter.requires_grad_(false);
     const auto frozen = network.second->weight.clone();
     const auto trained = network.first->weight.clone();
-    for (const auto& each : {network.first, network.third}) {
-      for (auto& parameter : each->parameters()) parameter.mutable_grad() = torch::Tensor();
-    }
+    for (auto each : {network.first, network.third}) each->zero_grad(true);
     train(2);
     EXPECT_TRUE(network.second->weight.equal(frozen)) << method.name;
     EXPECT_FALSE(network.first->weight.equal(trained)) << method.name;
@@ -258,7 +235,7 @@ RANK_TEST(LeftOut, LeftOutStepsSurviveACheckpoint) {
   const auto [other_arena, other] = make(resumed);
   const auto step_of = [](Layers& of, const ParameterArena& in, ShardedArenaOptimizer& by,
                           std::int64_t step) {
-    undefine_gradients(of);
+    of.zero_grad(true);
     of.loss(samples(step, step + 4, torch::kDouble), true, true).backward();
     const torch::NoGradGuard no_gradient;
     for (std::size_t index = 0; index < in.parameters().size(); ++index) {
@@ -279,11 +256,7 @@ RANK_TEST(LeftOut, LeftOutStepsSurviveACheckpoint) {
   });
   ArenaOptimizer whole(arena, flat_adam());
   EXPECT_THAT(whole.skipped_steps(), ::testing::Each(0));
-  {
-    const torch::NoGradGuard no_gradient;
-    for (std::size_t index = 0; index < 6; ++index)
-      resumed.parameters()[index].copy_(network.parameters()[index]);
-  }
+  copy_parameters(resumed, network);
   step_of(network, *arena, *optimizer, 3);
   step_of(resumed, *other_arena, *other, 3);
   expect_parameters(network, resumed.parameters());

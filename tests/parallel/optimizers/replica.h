@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "kolo/parallel/bucket_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/tensor_collectives.h"
@@ -55,6 +56,18 @@ template <typename Optimizer>
 void update_all(Optimizer& optimizer, const ParameterArena& arena, std::int64_t step) {
   for (std::size_t bucket = 0; bucket < arena.buckets(); ++bucket)
     optimizer.update(bucket, .02, step);
+}
+
+// Expects equal bits where no tolerance is given.
+inline void expect_state(const BucketOptimizer& optimizer, const BucketOptimizer& reference,
+                         double tolerance = 0) {
+  const auto found = optimizer.named_state(), expected = reference.named_state();
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t index = 0; index < found.size(); ++index) {
+    EXPECT_EQ(found[index].name, expected[index].name);
+    EXPECT_TRUE(found[index].tensor.allclose(expected[index].tensor, tolerance, tolerance))
+        << found[index].name;
+  }
 }
 
 }  // namespace kolo::testing

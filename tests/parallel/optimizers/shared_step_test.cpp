@@ -27,19 +27,11 @@ std::vector<std::shared_ptr<const FlatOptimizer>> elementwise_optimizers() {
           make_schedule_free_adamw({.weight_decay = .1})};
 }
 
-void expect_equal_state(const ArenaOptimizer& shared, const ArenaOptimizer& whole) {
-  const auto found = shared.named_state(), expected = whole.named_state();
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t index = 0; index < found.size(); ++index) {
-    EXPECT_EQ(found[index].name, expected[index].name);
-    EXPECT_TRUE(found[index].tensor.equal(expected[index].tensor)) << found[index].name;
-  }
-}
-
 // Both average their gradients in the same way, so nothing may differ, not even in the last bit.
 void expect_same_training(const Communicator& communicator, const BucketLimits& limits,
                           torch::ScalarType type,
                           const std::shared_ptr<const FlatOptimizer>& algorithm) {
+  SCOPED_TRACE(algorithm->name());
   Replica shared(communicator, limits, type), whole(communicator, limits, type);
   ArenaOptimizer optimizer(communicator, shared.arena, algorithm, always);
   ArenaOptimizer reference(whole.arena, algorithm);
@@ -52,12 +44,9 @@ void expect_same_training(const Communicator& communicator, const BucketLimits& 
     update_all(optimizer, *shared.arena, step + 1);
     optimizer.finish();
     update_all(reference, *whole.arena, step + 1);
-    for (std::size_t index = 0; index < shared.arena->parameters().size(); ++index) {
-      EXPECT_TRUE(shared.arena->parameters()[index].equal(whole.arena->parameters()[index]))
-          << algorithm->name() << ", step " << step << ", parameter " << index;
-    }
+    expect_parameters(shared.network, whole.network.parameters());
   }
-  expect_equal_state(optimizer, reference);
+  expect_state(optimizer, reference);
   communicator.barrier();  // a rank that is ahead would change what the others look at
 }
 

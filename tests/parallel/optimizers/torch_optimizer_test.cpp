@@ -1,20 +1,17 @@
 #include <functional>
 #include <memory>
 #include <sstream>
-#include <string>
 #include <type_traits>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/schedulers/step_lr.h>
-#include <torch/optim/sgd.h>
 #include <torch/serialize.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
-#include "kolo/parallel/distributed_optimizer.h"
-#include "kolo/parallel/sharded_optimizer.h"
+#include "parallel/optimizers/sgd_of.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
@@ -32,10 +29,6 @@ struct DoubleNetwork : SmallNetwork {
   DoubleNetwork() : SmallNetwork(40) { to(torch::kDouble); }
 };
 
-void clear(torch::nn::Module& network) {
-  for (auto& parameter : network.parameters()) parameter.mutable_grad() = torch::Tensor();
-}
-
 torch::Tensor loss_of_rank(SmallNetwork& network, int rank, std::int64_t step) {
   return mean_loss(network, samples_of(rank, step, torch::kDouble));
 }
@@ -52,7 +45,7 @@ void train(torch::optim::Optimizer& optimizer, torch::nn::Module& network, bool 
   torch::optim::StepLR scheduler(optimizer, 2, .5);
   for (std::int64_t step = 0; step < 6; ++step) {
     const auto closure = [&] {
-      clear(network);
+      network.zero_grad(true);
       const torch::Tensor loss = loss_of(step);
       loss.backward();
       return loss;
@@ -138,8 +131,8 @@ RANK_TEST(TorchOptimizer, OptionsMayBeChangedOnEitherSide) {
     if (step == 2) options_of(peer).lr(.02).weight_decay(.01);
     if (step == 3) options_of(peer).momentum(.5);
     if (step == 4) options_of(peer).nesterov(true);
-    clear(network);
-    clear(reference);
+    network.zero_grad(true);
+    reference.zero_grad(true);
     loss_of_rank(network, communicator.rank(), step).backward();
     mean_of_ranks(reference, communicator.size(), step).backward();
     outside.step();
@@ -221,7 +214,7 @@ void train_and_discard(const Communicator& communicator, DoubleNetwork& network,
   torch::optim::SGD peer(reference.parameters(), SGDOptions(.01).momentum(momentum));
   for (std::int64_t step = 0; step < 6; ++step) {
     optimizer.zero_grad();
-    clear(reference);
+    reference.zero_grad(true);
     {
       const auto quiet = optimizer.no_sync();
       loss_of_rank(network, communicator.rank(), step + 10).backward();
@@ -239,7 +232,7 @@ void train_and_discard(const Communicator& communicator, DoubleNetwork& network,
     if (step % 3 == 2) {
       optimizer.zero_grad();
       if (step == 2) continue;
-      clear(reference);
+      reference.zero_grad(true);
     }
     optimizer.step();
     peer.step();
@@ -249,8 +242,7 @@ void train_and_discard(const Communicator& communicator, DoubleNetwork& network,
 
 RANK_TEST(TorchOptimizer, AveragesMayBeLookedAtOrDiscarded) {
   DoubleNetwork network, other;
-  DistributedOptimizer optimizer(communicator, network,
-                                 torch::optim::SGD(network.parameters(), SGDOptions(.01)));
+  auto optimizer = distributed_sgd(communicator, network, .01);
   train_and_discard(communicator, network, optimizer, 0);
   // Averages are used once.
   EXPECT_TRUE(says(message_of<Error>([&] {
@@ -270,7 +262,7 @@ RANK_TEST(TorchOptimizer, WhatIsDoneToFinishedGradientsCounts) {
   torch::optim::SGD peer(reference.parameters(), SGDOptions(.01).momentum(.9));
   const auto backward = [&](std::int64_t step) {
     optimizer.zero_grad();
-    clear(reference);
+    reference.zero_grad(true);
     loss_of_rank(network, communicator.rank(), step).backward();
     mean_of_ranks(reference, communicator.size(), step).backward();
     optimizer.finish();
@@ -297,8 +289,7 @@ RANK_TEST(TorchOptimizer, WhatIsDoneToFinishedGradientsCounts) {
 
 RANK_TEST(TorchOptimizer, AClosureWithoutALossIsAnError) {
   DoubleNetwork network, other;
-  DistributedOptimizer distributed(communicator, network,
-                                   torch::optim::SGD(network.parameters(), SGDOptions(.01)));
+  auto distributed = distributed_sgd(communicator, network, .01);
   ShardedOptimizer sharded(communicator, other, make_sgd({}), {.learning_rate = .01});
   const auto message_of_step = [&](DoubleNetwork& module, torch::optim::Optimizer& optimizer,
                                    const torch::Tensor& loss) {
@@ -312,17 +303,15 @@ RANK_TEST(TorchOptimizer, AClosureWithoutALossIsAnError) {
   for (const auto& loss : {torch::Tensor(), torch::zeros({2})}) {
     EXPECT_TRUE(says(message_of_step(network, distributed, loss), {"returned no loss"}));
     EXPECT_TRUE(says(message_of_step(other, sharded, loss), {"returned no loss"}));
-    for (DoubleNetwork* const each : {&network, &other}) clear(*each);
+    for (DoubleNetwork* const each : {&network, &other}) each->zero_grad(true);
     other.zero_grad();
   }
 }
 
 RANK_TEST(TorchOptimizer, AveragesAreDiscardedOnAllRanks) {
   if (communicator.size() == 1) return;
-  DoubleNetwork network;
-  DistributedOptimizer distributed(communicator, network,
-                                   torch::optim::SGD(network.parameters(), SGDOptions(.01)));
-  DoubleNetwork other;
+  DoubleNetwork network, other;
+  auto distributed = distributed_sgd(communicator, network, .01);
   ShardedOptimizer sharded(communicator, other, make_sgd({}), {.learning_rate = .01});
   const auto message_after = [&](DoubleNetwork& module, const auto& finish, auto& optimizer) {
     const auto before = copies_of(module);

@@ -19,12 +19,6 @@ namespace {
 
 constexpr std::int64_t batch_size = 6;  // per rank
 
-torch::Tensor flat(const torch::nn::Module& network) {
-  std::vector<torch::Tensor> parts;
-  for (const auto& parameter : network.parameters()) parts.push_back(parameter.detach().flatten());
-  return torch::cat(parts);
-}
-
 struct Replica {
   explicit Replica(const Communicator& communicator, const StepSettings& options = {}, int seed = 1)
       : network(std::make_shared<SmallNetwork>(7, seed)),
@@ -43,7 +37,7 @@ struct Replica {
     return step.end(step.finish(.05));
   }
 
-  // Each rank's share of a step's samples.
+  // On this rank's part of a step's samples.
   TrainingStep::Outcome make_share(const Communicator& communicator, std::int64_t number,
                                    double factor = 1) {
     const auto begin = (number * communicator.size() + communicator.rank()) * batch_size;
@@ -68,11 +62,11 @@ RANK_TEST(TrainingStep, StepsAreThoseOfOneRankWithAllSamples) {
       EXPECT_EQ(mine.sums[1], all);
       EXPECT_TRUE(mine.is_made);
     }
-    EXPECT_TRUE(torch::allclose(flat(*replica.network), flat(*alone.network), 1e-5, 1e-6));
+    expect_parameters(*replica.network, alone.network->parameters(), 1e-5, 1e-6);
   }
 }
 
-// Passes that count by their shares of the samples add up to one over all of them.
+// Passes that are weighted by their samples add up to one over all of them.
 RANK_TEST(TrainingStep, SeveralPassesAreOne) {
   Replica whole(communicator), in_passes(communicator);
   const auto begin = communicator.rank() * batch_size;
@@ -94,7 +88,7 @@ RANK_TEST(TrainingStep, SeveralPassesAreOne) {
     EXPECT_NEAR(outcome.sums[0], expected.sums[0], 1e-4);
     EXPECT_EQ(outcome.sums[1], expected.sums[1]);
   }
-  EXPECT_TRUE(torch::allclose(flat(*whole.network), flat(*in_passes.network), 1e-5, 1e-6));
+  expect_parameters(*whole.network, in_passes.network->parameters(), 1e-5, 1e-6);
 }
 
 RANK_TEST(TrainingStep, ItBeginsFirst) {
@@ -126,14 +120,15 @@ TEST(StepSettings, TellWhatExcludesWhat) {
 RANK_TEST(TrainingStep, AStepThatIsNotFiniteLeavesNothingBehind) {
   Replica replica(communicator, {.non_finite = NonFiniteStep::skip});
   EXPECT_TRUE(replica.make_share(communicator, 1).is_made);
-  const auto before = flat(*replica.network).clone(), calls = replica.network->calls.clone();
+  const auto before = copies_of(*replica.network);
+  const auto calls = replica.network->calls.clone();
   const bool is_bad = communicator.rank() == communicator.size() - 1;
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_FALSE(replica.make_share(communicator, 2, is_bad ? infinity : 1).is_made);
-  EXPECT_TRUE(flat(*replica.network).equal(before));
+  expect_parameters(*replica.network, before);
   EXPECT_TRUE(replica.network->calls.equal(calls));
   EXPECT_TRUE(replica.make_share(communicator, 3).is_made);
-  EXPECT_FALSE(flat(*replica.network).equal(before));
+  EXPECT_FALSE(replica.network->first->weight.equal(before[0]));
 }
 
 // Powers of two change no digit, until gradients overflow.
@@ -144,13 +139,13 @@ RANK_TEST(TrainingStep, ALossScaleIsTakenOutAgain) {
     EXPECT_TRUE(plain.make_share(communicator, number).is_made);
     EXPECT_TRUE(scaled.make_share(communicator, number).is_made);
   }
-  EXPECT_TRUE(flat(*scaled.network).equal(flat(*plain.network)));
+  expect_parameters(*scaled.network, plain.network->parameters());
   EXPECT_EQ(plain.step.scaler(), nullptr);
   scaled.step.scaler()->restore({.scale = 0x1p120});
   const bool overflows = communicator.rank() == 0;
   EXPECT_FALSE(scaled.make_share(communicator, 4, overflows ? 1e6 : 1).is_made);
   EXPECT_EQ(scaled.step.scaler()->scale(), 0x1p119);
-  EXPECT_TRUE(flat(*scaled.network).equal(flat(*plain.network)));
+  expect_parameters(*scaled.network, plain.network->parameters());
 }
 
 }  // namespace

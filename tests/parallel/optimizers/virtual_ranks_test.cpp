@@ -1,4 +1,5 @@
-#include <map>
+#include <cmath>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -31,16 +32,18 @@ struct PartedReplica {
                 const std::shared_ptr<const FlatOptimizer>& optimizer = make_adam({}))
       : network(std::make_shared<Counting>()), step(communicator, network, optimizer, options) {}
 
-  std::vector<double> make(std::int64_t number) {
+  TrainingStep::Outcome make(std::int64_t number,
+                             const std::function<double(int part)>& factor_of = nullptr) {
     step.begin(number);
     const auto parts = step.parts();
     for (int part = parts.first; part < parts.end; ++part) {
       const auto begin = (number * 64 + part) * part_size;
-      const auto loss = network->forward(samples(begin, begin + part_size)).square().sum(1).mean();
+      auto loss = network->forward(samples(begin, begin + part_size)).square().sum(1).mean();
+      if (factor_of) loss = loss * factor_of(part);
       step.backward(loss, torch::tensor({loss.item<double>(), 1. / (1 + part)}, torch::kDouble), 1,
                     part + 1 == parts.end);
     }
-    return step.end(step.finish(.01)).sums;
+    return step.end(step.finish(.01));
   }
 
   [[nodiscard]] std::vector<float> values() const {
@@ -77,7 +80,7 @@ RANK_TEST(VirtualRanks, StepsHaveTheBitsOfOneRank) {
         PartedReplica alone(Communicator::solo(), options, optimizer);
         EXPECT_EQ(alone.step.parts(), (PartRange{0, virtual_ranks}));
         for (std::int64_t number = 1; number <= 4; ++number) {
-          EXPECT_EQ(replica.make(number), alone.make(number)) << optimizer->name();
+          EXPECT_EQ(replica.make(number).sums, alone.make(number).sums) << optimizer->name();
           EXPECT_EQ(replica.values(), alone.values())
               << virtual_ranks << " virtual ranks, " << optimizer->name();
         }
@@ -113,11 +116,7 @@ RANK_TEST(VirtualRanks, StepsAreThoseOfOneBatch) {
   TrainingStep alone(Communicator::solo(), whole, make_sgd({.momentum = .5}));
   make(parted, *network, true);
   make(alone, *whole, false);
-  for (const auto& parameter : network->named_parameters()) {
-    EXPECT_TRUE(
-        torch::allclose(parameter.value(), whole->named_parameters()[parameter.key()], 1e-5, 1e-6))
-        << parameter.key();
-  }
+  expect_parameters(*network, whole->parameters(), 1e-5, 1e-6);
 }
 
 // One rank sees infinity in one of its parts; all leave the step out and continue with equal bits.
@@ -125,20 +124,10 @@ RANK_TEST(VirtualRanks, AStepThatIsNotFiniteIsLeftOutOnAllRanks) {
   auto options = options_of(2 * communicator.size(), all_in_one);
   options.non_finite = NonFiniteStep::skip;
   PartedReplica replica(communicator, options), alone(Communicator::solo(), options);
-  const auto make = [](PartedReplica& of, std::int64_t number) {
-    of.step.begin(number);
-    const auto parts = of.step.parts();
-    for (int part = parts.first; part < parts.end; ++part) {
-      auto loss = of.network->forward(samples(part, part + part_size)).square().mean();
-      if (part == 1 && number == 2) loss = loss * std::numeric_limits<float>::infinity();
-      of.step.backward(loss, torch::tensor({loss.item<double>()}, torch::kDouble), 1,
-                       part + 1 == parts.end);
-    }
-    return of.step.end(of.step.finish(.01)).is_made;
-  };
   for (std::int64_t number = 1; number <= 3; ++number) {
-    EXPECT_EQ(make(replica, number), number != 2);
-    EXPECT_EQ(make(alone, number), number != 2);
+    const auto factor_of = [&](int part) { return part == 1 && number == 2 ? INFINITY : 1.; };
+    EXPECT_EQ(replica.make(number, factor_of).is_made, number != 2);
+    EXPECT_EQ(alone.make(number, factor_of).is_made, number != 2);
     EXPECT_EQ(replica.values(), alone.values());
   }
 }

@@ -196,10 +196,8 @@ RANK_TEST(PipelineStep, IsCombinedWithDataParallelRanks) {
     PipelineStep pipeline(mesh, chain.stages, options_of(test, chain, 2));
     GradientReducer reducer(mesh.replicas(), *pipeline.module());
     for (int step = 0; step < 2; ++step) {
-      std::vector<std::vector<torch::Tensor>> gradients;
       for (auto& reference : references) {
-        for (const auto& parameter : reference.chain.network->parameters())
-          parameter.mutable_grad() = torch::Tensor();
+        reference.chain.network->zero_grad(true);
         (void)reference.backward(step);
       }
       reducer.clear_gradients();

@@ -1,7 +1,5 @@
-#include <cmath>
 #include <limits>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -85,7 +83,7 @@ struct WholeTraining {
   TrainingStep step;
 };
 
-// Batch norms see the samples of one place along the data axis, so statistics are left out.
+// Batch norms see the samples of one replica, so statistics are left out.
 void expect_close_parameters(const torch::nn::Module& part, const torch::nn::Module& whole) {
   for (const auto& item : part.named_parameters()) {
     EXPECT_TRUE(torch::allclose(item.value(), whole.named_parameters()[item.key()], 1e-5, 1e-6))

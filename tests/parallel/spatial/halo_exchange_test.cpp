@@ -1,10 +1,8 @@
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <torch/types.h>
-#include <torch/utils.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"

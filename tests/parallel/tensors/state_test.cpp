@@ -1,4 +1,3 @@
-
 #include <memory>
 #include <vector>
 
@@ -145,8 +144,7 @@ RANK_TEST(BroadcastState, ParametersAndBuffersBecomeRoots) {
   broadcast_parameters(communicator, network);
   broadcast_buffers(communicator, network);
   const SmallNetwork of_root(7, 10);
-  for (std::size_t i = 0; i < 4; ++i)
-    EXPECT_TRUE(network.parameters()[i].equal(of_root.parameters()[i]));
+  expect_parameters(network, of_root.parameters());
   EXPECT_EQ(network.second->weight.data_ptr(), memory);
   EXPECT_TRUE(network.calls.eq(0).all().item<bool>());
 }

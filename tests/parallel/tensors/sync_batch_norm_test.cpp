@@ -11,6 +11,7 @@
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/matchers.h"
 #include "support/numbers.h"
@@ -221,11 +222,7 @@ RANK_TEST(SyncBatchNorm, ConvertedNetworksTrainAsOnTheUnion) {
       reference->forward(whole).square().sum(1).mean().backward();
       peer.step();
     }
-    for (const auto& item : reference->named_parameters()) {
-      EXPECT_TRUE(
-          network->named_parameters()[item.key()].allclose(item.value(), tolerance, tolerance))
-          << item.key();
-    }
+    expect_parameters(*network, reference->parameters(), tolerance, tolerance);
     for (const auto& item : reference->named_buffers())
       EXPECT_TRUE(network->named_buffers()[item.key()].allclose(item.value(), tolerance, tolerance))
           << item.key();

@@ -1,7 +1,6 @@
 #include "kolo/parallel/timeline.h"
 
 #include <thread>
-#include <tuple>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -10,7 +9,6 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/comm/threads.h"
 #include "parallel/timeline/timeline_recorder.h"
 #include "parallel/timeline/trace_reader.h"
 #include "support/says.h"
