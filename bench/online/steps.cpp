@@ -59,7 +59,7 @@ std::vector<Way> make_ways(const OnlineBench& bench) {
   const Batch batch(timed, bench.batch);
   const Advection solver(bench.batch, bench.ranks.rank());
   const auto make_network = [&] {
-    OnlineParts parts;
+    OnlineComponents parts;
     parts.network = timed.make;
     return std::make_shared<OnlineNetwork>(bench.ranks, steps_config(bench.batch),
                                            std::move(parts));

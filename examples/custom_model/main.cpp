@@ -36,7 +36,7 @@ class TwoTowers final : public kolo::Network {
 };
 
 int main(int argc, char** argv) {
-  kolo::RunParts parts;  // all of kolo's networks, and this one
+  kolo::RunComponents parts;  // all of kolo's networks, and this one
   parts.models.add(
       {.name = "two_towers",
        .description = "convolutions of 3x3 and 7x7 side by side",

@@ -46,7 +46,7 @@ class TableDataset final : public kolo::Dataset {
   // Called by several threads at once. What varies a sample at random may depend on `index`,
   // `epoch` and a seed alone, so that all ranks agree on it.
   void read(std::int64_t index, std::int64_t /*epoch*/,
-            const kolo::SamplePlace& place) const override {
+            const kolo::SampleSpans& place) const override {
     check_read(index, place, columns_, 1);
     const auto row = static_cast<std::size_t>(index);
     std::copy_n(values_.begin() + static_cast<std::ptrdiff_t>(row * columns_), columns_,

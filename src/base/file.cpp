@@ -18,7 +18,7 @@ namespace kolo {
 
 namespace {
 
-constexpr std::string_view part_suffix = ".part";
+constexpr std::string_view unfinished_suffix = ".part";
 
 [[noreturn]] void fail(const char* verb, const std::filesystem::path& path) {
   const int reason = errno;
@@ -54,14 +54,14 @@ void write_all(int descriptor, std::span<const std::byte> bytes,
   }
 }
 
-void write_at(int descriptor, std::span<const std::byte> bytes, std::int64_t place,
+void write_at(int descriptor, std::span<const std::byte> bytes, std::int64_t offset,
               const std::filesystem::path& path) {
   while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(descriptor, bytes.data(), bytes.size(), place);
+    const ssize_t written = ::pwrite(descriptor, bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail("write", path);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
-    place += written;
+    offset += written;
   }
 }
 
@@ -145,7 +145,7 @@ void rename_durably(const std::filesystem::path& from, const std::filesystem::pa
 
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)),
-      aside_(part_file(path_)),
+      aside_(unfinished_file(path_)),
       file_(::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
   if (!file_.is_open()) fail("create", aside_);
 }
@@ -194,16 +194,16 @@ bool leads_to(const std::filesystem::path& path, const FileDescriptor& file) {
          opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
 }
 
-std::filesystem::path part_file(const std::filesystem::path& file) {
-  return file.string() + fmt::format(".{}{}", ::getpid(), part_suffix);
+std::filesystem::path unfinished_file(const std::filesystem::path& file) {
+  return file.string() + fmt::format(".{}{}", ::getpid(), unfinished_suffix);
 }
 
-bool is_part_file(std::string_view name, std::string_view file) {
-  if (!name.starts_with(file) || !name.ends_with(part_suffix)) return false;
+bool is_unfinished_file(std::string_view name, std::string_view file) {
+  if (!name.starts_with(file) || !name.ends_with(unfinished_suffix)) return false;
   name.remove_prefix(file.size());
-  if (name.size() <= part_suffix.size() + 1 || name.front() != '.') return false;
+  if (name.size() <= unfinished_suffix.size() + 1 || name.front() != '.') return false;
   name.remove_prefix(1);
-  name.remove_suffix(part_suffix.size());
+  name.remove_suffix(unfinished_suffix.size());
   return std::ranges::all_of(name, [](char letter) { return letter >= '0' && letter <= '9'; });
 }
 

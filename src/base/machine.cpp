@@ -155,22 +155,22 @@ std::vector<int> cpus_of_thread() {
 }  // namespace
 
 std::vector<int> allowed_cpus() {
-  const auto own = cpus_of_thread(), places = openmp_cpus();
+  const auto own = cpus_of_thread(), positions = openmp_cpus();
   std::vector<int> cpus;
-  std::ranges::set_union(own, places, std::back_inserter(cpus));
+  std::ranges::set_union(own, positions, std::back_inserter(cpus));
   return cpus;
 }
 
 std::vector<std::vector<int>> allowed_cores() {
   std::vector<std::vector<int>> cores;
-  std::map<std::string, std::size_t> places;
+  std::map<std::string, std::size_t> positions;
   for (const int cpu : allowed_cpus()) {
     const auto siblings =
         first_line(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
     const auto core = siblings.empty() ? fmt::format("cpu {}", cpu) : siblings;
-    const auto [place, is_new] = places.try_emplace(core, cores.size());
+    const auto [position, is_new] = positions.try_emplace(core, cores.size());
     if (is_new) cores.emplace_back();
-    cores[place->second].push_back(cpu);
+    cores[position->second].push_back(cpu);
   }
   return cores;
 }

@@ -195,9 +195,9 @@ int make_nbody(const NbodyArguments& arguments) {
   const Stopwatch watch;
   ProgressBar bar(std::cout, progress_options_from_environment());
   std::string shown;
-  const auto show = [&](double fraction, std::string_view stage) {
+  const auto show = [&](double fraction, std::string_view phase) {
     const auto done = std::lround(100 * fraction);
-    if (stage != shown) bar.start(shown = stage, 100, done);
+    if (phase != shown) bar.start(shown = phase, 100, done);
     bar.update(done, {});
   };
   const auto box = make_cosmology_box(options, show);

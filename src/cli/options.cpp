@@ -92,7 +92,7 @@ namespace {
   throw InputError(fmt::format("{} {}: {}", what, path.string(), reason));
 }
 
-void require_writable_place(std::string_view what, const fs::path& path, const fs::path& folder) {
+void require_writable_in(std::string_view what, const fs::path& path, const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error))
     refuse(what, path, fmt::format("there is no folder {}", folder.string()));
@@ -121,7 +121,7 @@ void require_writable(std::string_view what, const fs::path& file, const OutputK
   if (file.empty() || !file.has_filename()) refuse(what, file, "expected the name of a file");
   if (fs::is_directory(status)) refuse(what, file, "is a folder; name a file");
   require_ending(what, file, kind);
-  require_writable_place(what, file, fs::absolute(file, error).parent_path());
+  require_writable_in(what, file, fs::absolute(file, error).parent_path());
   if (!fs::exists(status)) return;
   if (!fs::is_regular_file(status)) refuse(what, file, "is there, and no file; name another");
   if (fs::file_size(file, error) == 0 || kind.is_one(file)) return;
@@ -135,11 +135,11 @@ void require_writable_folder(std::string_view what, const fs::path& folder) {
   if (folder.empty()) refuse(what, folder, "expected the name of a folder");
   if (fs::exists(folder, error)) {
     if (!fs::is_directory(folder, error)) refuse(what, folder, "is there, and no folder");
-    return require_writable_place(what, folder, folder);
+    return require_writable_in(what, folder, folder);
   }
   auto above = fs::absolute(folder, error).lexically_normal();
   while (above.has_relative_path() && !fs::exists(above, error)) above = above.parent_path();
-  require_writable_place(what, folder, above);
+  require_writable_in(what, folder, above);
 }
 
 void make_folder_of(std::string_view what, const fs::path& file) {

@@ -212,8 +212,8 @@ std::string best_command(const SweepRequest& request, const Sweep& sweep) {
 
 int sweep(const SweepArguments& arguments) {
   auto request = arguments.request;
-  request.places.ranks = arguments.ranks.ranks.value_or(1);
-  request.places.oversubscribe = arguments.ranks.oversubscribe;
+  request.sites.ranks = arguments.ranks.ranks.value_or(1);
+  request.sites.oversubscribe = arguments.ranks.oversubscribe;
   request.say = say;
   if (arguments.dry_run) {
     std::cout << describe_sweep(request);
@@ -236,7 +236,7 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments, const Chose
                     "A published accuracy (0.949) or loss, shown beside mean and deviation of the "
                     "trials' last epochs");
   add_rank_options(command, arguments.ranks, chosen, "Ranks per trial (default: 1)");
-  add_number_option(command, "--trials-at-once N", arguments.request.places.at_once,
+  add_number_option(command, "--trials-at-once N", arguments.request.sites.at_once,
                     {1, most_ranks},
                     "Number of trials side by side (default: as many as the cores allow)");
   add_text_option(command, "-o,--output DIR", arguments.request.output, "a folder",

@@ -38,12 +38,12 @@ ConfigSource source_of(const TrainArguments& arguments) {
   return source;
 }
 
-const RunParts& parts_of(const TrainArguments& arguments) {
+const RunComponents& components_of(const TrainArguments& arguments) {
   return arguments.ranks.chosen->program.parts;
 }
 
 RunConfig config_of(const TrainArguments& arguments) {
-  return load_run_config(source_of(arguments), parts_of(arguments).models);
+  return load_run_config(source_of(arguments), components_of(arguments).models);
 }
 
 // Number of ranks: -n, or all slots of the given hosts.
@@ -63,7 +63,7 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
   request.ranks = ranks_of(arguments);
   (void)rank_command(request,
                      examine_machine(environment, request.launcher, !request.hosts.empty()));
-  const auto run = prepare_training(config, parts_of(arguments), options, request.ranks, true);
+  const auto run = prepare_training(config, components_of(arguments), options, request.ranks, true);
   if (!run.finished.empty()) {
     std::cout << run.finished << std::endl;
     return 0;
@@ -116,7 +116,7 @@ int train(const TrainArguments& arguments) {
   // A restart may have fewer ranks than the command line says.
   const bool may_be_fewer = arguments.policy.min_ranks > 0 && environment.is_launched();
   if (!may_be_fewer) require_ranks(environment, arguments.ranks.ranks.value_or(0));
-  return run(source_of(arguments), parts_of(arguments), arguments.run);
+  return run(source_of(arguments), components_of(arguments), arguments.run);
 }
 
 // Time of --stop-before. Ranks get it from the launcher, because "+2h" counts from its start.

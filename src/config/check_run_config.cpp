@@ -90,7 +90,7 @@ void check_metrics(const RunConfig& config, const LossEntry& loss) {
                    "top_k_categorical_accuracy needs a network of several outputs");
   }
   if (loss.has_classes || metrics.empty()) return;
-  if (config.places.contains("training.metrics")) {
+  if (config.origins.contains("training.metrics")) {
     refuse_setting(config, "training.metrics",
                    fmt::format("with the loss {} nothing is right or wrong; leave the metrics out",
                                loss.name));

@@ -60,9 +60,9 @@ class Translation {
 
   ConfigValue run() {
     result_.kind = ConfigValue::Kind::mapping;
-    result_.place = root_.place;
+    result_.origin = root_.origin;
     require_known_keys();
-    for (const auto& [key, value] : unsaid) put(key, scalar_value(value, root_.place));
+    for (const auto& [key, value] : unsaid) put(key, scalar_value(value, root_.origin));
     for (const auto& [from, to] : renamed)
       if (const auto* const value = find(from)) put(to, *value);
     require_network();
@@ -70,7 +70,7 @@ class Translation {
     take_precision();
     take_last_rate();
     if (const auto* const folder = find("expdir"))
-      put("output_dir", scalar_value(fmt::format("{}/{}", folder->text, name_), folder->place));
+      put("output_dir", scalar_value(fmt::format("{}/{}", folder->text, name_), folder->origin));
     return std::move(result_);
   }
 
@@ -131,7 +131,7 @@ class Translation {
     if (const auto* const loader = find("data_loader_config")) {
       const std::string_view text = loader->text;
       const bool is_dali = text.starts_with("dali-");
-      put("data.mode", scalar_value(is_dali ? text.substr(5) : text, loader->place));
+      put("data.mode", scalar_value(is_dali ? text.substr(5) : text, loader->origin));
       if (is_dali) {
         // DALI's readers take pairs of .npy files, of which one names both (docs/use/data.md).
         if (const auto* const file = find("train_path_npy_data")) put("data.train_path", *file);
@@ -158,7 +158,7 @@ class Translation {
       if (text != "true" && text != "false")
         refuse(*value, key, fmt::format("expected true or false, got {}", describe(*value)));
       if (key == std::string_view("enable_amp") && text == "true")
-        put("training.precision", scalar_value("bf16", value->place));
+        put("training.precision", scalar_value("bf16", value->origin));
     }
   }
 
@@ -169,7 +169,7 @@ class Translation {
     const double start = number(*first, "lr_schedule.start_lr");
     if (!(start > 0)) return;  // which is refused as optimizer.lr
     put("training.lr_final_fraction",
-        scalar_value(fmt::format("{}", number(*last, "lr_schedule.end_lr") / start), last->place));
+        scalar_value(fmt::format("{}", number(*last, "lr_schedule.end_lr") / start), last->origin));
   }
 
   const ConfigValue& root_;

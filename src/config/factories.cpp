@@ -107,8 +107,8 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
                        {.input_shape = layout.input_shape,
                         .classes = classes,
                         .output_shape = layout.target_shape,
-                        .input_parts = layout.input_parts,
-                        .output_parts = layout.target_parts});
+                        .input_shapes = layout.input_shapes,
+                        .output_shapes = layout.target_shapes});
   });
   if (!model.freeze.empty())
     at_setting(config, "model.freeze", [&] { network->freeze(model.freeze); });
@@ -276,8 +276,8 @@ void require_same_samples(const RunConfig& config, const Datasets& datasets) {
                                "must be the same",
                                what, fmt::join(found, ", "), fmt::join(expected, ", ")));
   };
-  require(training.input_parts, validation.input_parts, "shape, array by array,");
-  require(training.target_parts, validation.target_parts, "target's shape, array by array,");
+  require(training.input_shapes, validation.input_shapes, "shape, array by array,");
+  require(training.target_shapes, validation.target_shapes, "target's shape, array by array,");
   require(training.input_shape, validation.input_shape, "shape");
   require(training.target_shape, validation.target_shape, "target's shape");
 }

@@ -66,11 +66,11 @@ ConfigValue choose(ConfigValue root, const ConfigSource& source) {
   return root;
 }
 
-void collect_places(const ConfigValue& value, const std::string& path,
-                    std::map<std::string, std::string>& places) {
-  places[path] = value.place;
+void collect_origins(const ConfigValue& value, const std::string& path,
+                    std::map<std::string, std::string>& origins) {
+  origins[path] = value.origin;
   for (const ConfigEntry& entry : value.entries)
-    collect_places(entry.value, path.empty() ? entry.key : path + "." + entry.key, places);
+    collect_origins(entry.value, path.empty() ? entry.key : path + "." + entry.key, origins);
 }
 
 std::string default_output_dir(const ConfigSource& source) {
@@ -84,13 +84,13 @@ std::string default_output_dir(const ConfigSource& source) {
 
 void refuse_setting(const RunConfig& config, std::string_view key, std::string_view reason) {
   std::string known(key);
-  auto found = config.places.find(known);
-  while (found == config.places.end() && !known.empty()) {
+  auto found = config.origins.find(known);
+  while (found == config.origins.end() && !known.empty()) {
     const auto dot = known.rfind('.');
     known.resize(dot == std::string::npos ? 0 : dot);
-    found = config.places.find(known);
+    found = config.origins.find(known);
   }
-  const auto where = found == config.places.end() ? "" : found->second + ": ";
+  const auto where = found == config.origins.end() ? "" : found->second + ": ";
   throw InputError(fmt::format("{}{}: {}", where, key, reason));
 }
 
@@ -122,7 +122,7 @@ RunConfig load_run_config(const ConfigSource& source, const ModelCatalogue& mode
   settle_retired_keys(root, source.is_record);
   settle_batch_sizes(root);
   RunConfig config;
-  collect_places(root, "", config.places);
+  collect_origins(root, "", config.origins);
   RunSections sections{config, models};
   SectionReader::read_section(root, "", sections, settings,
                               source.is_record ? OtherKeys::ignored : OtherKeys::refused);

@@ -98,7 +98,7 @@ void require_one(const std::vector<Given>& given) {
       fmt::format("{}: training.{} and training.{} both say how large a batch is: give the samples "
                   "per rank (batch_size or local_batch_size) or those of all ranks "
                   "(global_batch_size)",
-                  given[1].value->place, given[0].key, given[1].key));
+                  given[1].value->origin, given[0].key, given[1].key));
 }
 
 // Values of the least distance: merged ones give way to those written over them.

@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 5> training_files = {"data_batch_1.bin", 
                                                             "data_batch_5.bin"};
 constexpr std::array<std::string_view, 1> validation_files = {"test_batch.bin"};
 constexpr std::string_view inner_folder = "cifar-10-batches-bin";
-constexpr std::int64_t cifar100_record_bytes = 3074;
+constexpr std::int64_t cifar100_row_bytes = 3074;
 constexpr std::string_view binary_version =
     "expected the binary version (cifar-10-binary.tar.gz; kolo data fetch cifar10 gets it)";
 
@@ -75,34 +75,34 @@ fs::path find_batches(const fs::path& folder, Split split) {
 }
 
 // Number of records that a file of so many bytes holds.
-std::int64_t checked_records(const fs::path& file, std::int64_t bytes) {
-  constexpr auto record = static_cast<std::int64_t>(cifar10_record_bytes);
+std::int64_t checked_rows(const fs::path& file, std::int64_t bytes) {
+  constexpr auto record = static_cast<std::int64_t>(cifar10_row_bytes);
   if (bytes == 0) fail(file, "the file is empty, expected 3073 bytes an image");
   if (bytes % record == 0) return bytes / record;
   fail(file, fmt::format("the size is {} bytes, expected a multiple of 3073 ({} and {} more){}",
                          bytes, bytes - bytes % record, bytes % record,
-                         bytes % cifar100_record_bytes == 0
+                         bytes % cifar100_row_bytes == 0
                              ? "; it is a multiple of 3074, so it may be CIFAR-100"
                              : ""));
 }
 
 // Checks records, which begin with record `first` of a file.
 void check_labels(const fs::path& file, std::int64_t first, std::span<const std::uint8_t> records) {
-  for (std::size_t offset = 0; offset < records.size(); offset += cifar10_record_bytes) {
+  for (std::size_t offset = 0; offset < records.size(); offset += cifar10_row_bytes) {
     if (records[offset] < cifar10_classes) continue;
-    const auto image = static_cast<std::size_t>(first) + offset / cifar10_record_bytes;
+    const auto image = static_cast<std::size_t>(first) + offset / cifar10_row_bytes;
     fail(file, fmt::format("the label of image {} at offset {} is {}, expected 0 to 9", image,
-                           image * cifar10_record_bytes, records[offset]));
+                           image * cifar10_row_bytes, records[offset]));
   }
 }
 
-std::int64_t count_records(const fs::path& file) {
-  return checked_records(file, size_in_bytes(open_input_file(file, "data"), file));
+std::int64_t count_rows(const fs::path& file) {
+  return checked_rows(file, size_in_bytes(open_input_file(file, "data"), file));
 }
 
 // Some records of a file, by its own numbers.
-void read_records(const fs::path& file, std::int64_t first, std::span<std::uint8_t> records) {
-  constexpr auto record = static_cast<std::int64_t>(cifar10_record_bytes);
+void read_rows(const fs::path& file, std::int64_t first, std::span<std::uint8_t> records) {
+  constexpr auto record = static_cast<std::int64_t>(cifar10_row_bytes);
   const auto input = open_input_file(file, "data");
   if (::lseek(input.get(), first * record, SEEK_SET) < 0) {
     throw Error(system_error_text(fmt::format("data: cannot go through {}", file.string()), errno));
@@ -151,15 +151,15 @@ std::span<const std::string_view> cifar10_batch_files(Split split) {
 }
 
 // Records of a split, in the memory of the load.
-struct Cifar10Dataset::Records {
+struct Cifar10Dataset::Rows {
   struct BatchFile {
     fs::path path;
     std::int64_t first = 0, count = 0;  // of the split's records
   };
 
-  Records(const fs::path& folder, Split split) {
+  Rows(const fs::path& folder, Split split) {
     for (const auto name : cifar10_batch_files(split)) {
-      files.push_back({folder / name, size, count_records(folder / name)});
+      files.push_back({folder / name, size, count_rows(folder / name)});
       size = checked_add(size, files.back().count);
     }
   }
@@ -170,9 +170,9 @@ struct Cifar10Dataset::Records {
     for (const auto& file : files) {
       const auto first = std::max(begin, file.first), last = std::min(end, file.first + file.count);
       if (first >= last) continue;
-      read_records(file.path, first - file.first,
-                   {all + static_cast<std::size_t>(first) * cifar10_record_bytes,
-                    static_cast<std::size_t>(last - first) * cifar10_record_bytes});
+      read_rows(file.path, first - file.first,
+                   {all + static_cast<std::size_t>(first) * cifar10_row_bytes,
+                    static_cast<std::size_t>(last - first) * cifar10_row_bytes});
     }
     memory = to;
   }
@@ -185,30 +185,30 @@ struct Cifar10Dataset::Records {
 Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split, bool loads_later)
     : layout_{{3, cifar10_side, cifar10_side}, cifar10_classes, {}} {
   const auto place = find_batches(folder, split);
-  records_ = std::make_shared<Records>(place, split);
+  rows_ = std::make_shared<Rows>(place, split);
   class_names_ = read_class_names(place / cifar10_names_file);
-  MemoryLoad load{checked_multiply(narrow<std::size_t>(size()), cifar10_record_bytes),
-                  [records = records_](const auto& memory, int part, int parts) {
+  MemoryLoad load{checked_multiply(narrow<std::size_t>(size()), cifar10_row_bytes),
+                  [records = rows_](const auto& memory, int part, int parts) {
                     records->read(memory, part, parts);
                   }};
   load_ = load_later_or_now(std::move(load), loads_later);
 }
 
 std::int64_t Cifar10Dataset::size() const {
-  return records_->size;
+  return rows_->size;
 }
 
 std::span<const std::uint8_t> Cifar10Dataset::record(std::int64_t index) const {
   if (index < 0 || index >= size())
     throw Error(fmt::format("data: sample {} of a dataset of {}", index, size()));
-  const auto& memory = records_->memory;
+  const auto& memory = rows_->memory;
   if (!memory) throw Error("data: a sample of CIFAR-10 is read before the images are loaded");
   const auto* const all = reinterpret_cast<const std::uint8_t*>(memory.get());
-  return {all + static_cast<std::size_t>(index) * cifar10_record_bytes, cifar10_record_bytes};
+  return {all + static_cast<std::size_t>(index) * cifar10_row_bytes, cifar10_row_bytes};
 }
 
 void Cifar10Dataset::read(std::int64_t index, std::int64_t /*epoch*/,
-                          const SamplePlace& place) const {
+                          const SampleSpans& place) const {
   check_read(index, place, cifar10_pixel_bytes, 1);
   const auto bytes = pixels(index);
   for (std::size_t i = 0; i < bytes.size(); ++i)

@@ -57,7 +57,7 @@ std::int64_t SampleLayout::target_size() const {
   return classes > 0 ? 1 : checked_product(std::span<const std::int64_t>(target_shape));
 }
 
-void Dataset::check_read(std::int64_t index, const SamplePlace& place, std::size_t input_size,
+void Dataset::check_read(std::int64_t index, const SampleSpans& place, std::size_t input_size,
                          std::size_t target_size) const {
   check_index(index, size());
   const auto found = layout().classes > 0 ? place.label.size() : place.target.size();
@@ -84,7 +84,7 @@ std::int64_t Subset::chosen(std::int64_t index) const {
   return samples_[static_cast<std::size_t>(index)];
 }
 
-void Subset::read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const {
+void Subset::read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const {
   whole_->read(chosen(index), epoch, place);
 }
 
@@ -113,7 +113,7 @@ RandomDataset::RandomDataset(SampleLayout layout, std::int64_t size, std::uint64
 }
 
 void RandomDataset::read(std::int64_t index, std::int64_t /*epoch*/,
-                         const SamplePlace& place) const {
+                         const SampleSpans& place) const {
   check_read(index, place, input_size_, target_size_);
   CounterRandom random(seed_, sample_stream, static_cast<std::uint64_t>(index));
   copy_round(pool_, random.below(pool_size), place.input);
@@ -180,7 +180,7 @@ class DatasetPart final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return whole_->size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override {
     check_read(index, place, static_cast<std::size_t>(layout_.input_size()),
                static_cast<std::size_t>(layout_.target_size()));
     const auto& layout = whole_->layout();

@@ -43,7 +43,7 @@ class BoxSamples final : public DeviceSamples {
 
   [[nodiscard]] std::size_t packed_bytes() const override { return sizeof(samples::PackedCrop); }
   [[nodiscard]] bool makes_targets() const override { return true; }
-  void pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const override;
+  void pack(std::int64_t index, std::int64_t epoch, const PackedSpans& place) const override;
   [[nodiscard]] Made make(const torch::Tensor& packed) const override {
     return {crops_of(nbody_, packed), crops_of(hydro_, packed)};
   }
@@ -56,7 +56,7 @@ class BoxSamples final : public DeviceSamples {
   torch::Tensor nbody_, hydro_;  // on the device
 };
 
-void BoxSamples::pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const {
+void BoxSamples::pack(std::int64_t index, std::int64_t epoch, const PackedSpans& place) const {
   const auto drawn = rule_.draw(index, epoch);
   samples::PackedCrop crop{};
   for (std::size_t i = 0; i < 3; ++i) {
@@ -142,7 +142,7 @@ class ImageSamples final : public DeviceSamples {
     return (bytes + unit - 1) / unit * unit;
   }
   [[nodiscard]] bool makes_targets() const override { return false; }
-  void pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const override;
+  void pack(std::int64_t index, std::int64_t epoch, const PackedSpans& place) const override;
   [[nodiscard]] Made make(const torch::Tensor& packed) const override;
 
  private:
@@ -161,7 +161,7 @@ class ImageSamples final : public DeviceSamples {
   torch::Tensor mean_, deviation_;  // on the device
 };
 
-void ImageSamples::pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const {
+void ImageSamples::pack(std::int64_t index, std::int64_t epoch, const PackedSpans& place) const {
   const auto drawn = images_.transform(index, epoch);
   const samples::PackedTransform transform{drawn.shift_y,
                                            drawn.shift_x,

@@ -43,16 +43,16 @@ template <typename T>
 // of threads, in the order of the rows, so that the result doesn't either.
 template <typename Work>
 [[nodiscard]] std::vector<double> sums_of(const ChannelRows& rows, const Work& work) {
-  constexpr std::int64_t values_a_part = 1 << 17;
-  const auto rows_a_part = values_a_part / rows.channels + 1;
-  const auto parts = (rows.count + rows_a_part - 1) / rows_a_part;
+  constexpr std::int64_t values_of_block = 1 << 17;
+  const auto rows_of_block = values_of_block / rows.channels + 1;
+  const auto blocks = (rows.count + rows_of_block - 1) / rows_of_block;
   const auto size = static_cast<std::size_t>(2 * rows.channels);
-  std::vector<double> sums(static_cast<std::size_t>(parts) * size);
-  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) {
-      const auto first = part * rows_a_part;
-      double* const into = sums.data() + static_cast<std::size_t>(part) * size;
-      work(first, ChannelRows{std::min(rows_a_part, rows.count - first), rows.channels}, into,
+  std::vector<double> sums(static_cast<std::size_t>(blocks) * size);
+  at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const auto first = block * rows_of_block;
+      double* const into = sums.data() + static_cast<std::size_t>(block) * size;
+      work(first, ChannelRows{std::min(rows_of_block, rows.count - first), rows.channels}, into,
            into + rows.channels);
     }
   });
@@ -68,8 +68,8 @@ template <typename Work>
   std::vector<double> sums;
   with_values(tensor, [&]<typename T>() {
     sums = sums_of(rows,
-                   [&](std::int64_t first, const ChannelRows& part, double* sum, double* square) {
-                     sum_distances(part, values_of<const T>(tensor) + first * rows.channels,
+                   [&](std::int64_t first, const ChannelRows& block, double* sum, double* square) {
+                     sum_distances(block, values_of<const T>(tensor) + first * rows.channels,
                                    shift.data(), sum, square);
                    });
   });

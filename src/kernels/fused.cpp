@@ -213,8 +213,8 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     auto output = torch::empty_like(input);
     const auto added = addend.value_or(torch::Tensor());
     with_values(input, [&]<typename T>() {
-      side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
-        normalize(part, at_row<T>(input, first, rows), line.slope.data(), line.offset.data(),
+      side_by_side(rows, [&](std::int64_t first, const ChannelRows& some) {
+        normalize(some, at_row<T>(input, first, rows), line.slope.data(), line.offset.data(),
                   at_row<T>(added, first, rows), relu, at_row<T>(output, first, rows));
       });
     });
@@ -242,8 +242,8 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     std::vector<double> sums;
     with_values(input, [&]<typename T>() {
       sums = sums_of(
-          rows, [&](std::int64_t first, const ChannelRows& part, double* sum, double* product) {
-            sum_gradients(part, at_row<T>(gradient, first, rows), at_row<T>(output, first, rows),
+          rows, [&](std::int64_t first, const ChannelRows& some, double* sum, double* product) {
+            sum_gradients(some, at_row<T>(gradient, first, rows), at_row<T>(output, first, rows),
                           at_row<T>(input, first, rows), mean.data(),
                           at_row<T>(of_addend, first, rows), sum, product);
           });
@@ -255,8 +255,8 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     const Backward line(weight, kept, sums, static_cast<double>(rows.count));
     auto of_input = torch::empty_like(input);
     with_values(input, [&]<typename T>() {
-      side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
-        normalize_gradient(part, at_row<T>(gradient, first, rows), at_row<T>(output, first, rows),
+      side_by_side(rows, [&](std::int64_t first, const ChannelRows& some) {
+        normalize_gradient(some, at_row<T>(gradient, first, rows), at_row<T>(output, first, rows),
                            at_row<T>(input, first, rows), mean.data(), line.slope.data(),
                            line.tilt.data(), line.level.data(), at_row<T>(of_input, first, rows));
       });

@@ -128,9 +128,9 @@ struct OutputsAndTaps {
 
 // Adds up the gradients for one input channel.
 inline void gradients_of_group(const Correlation& shape, const float* input, const float* gradient,
-                               std::int64_t channel, const OutputsAndTaps& part,
+                               std::int64_t channel, const OutputsAndTaps& some,
                                float* weight_gradient) {
-  const auto [first, outputs, column, taps] = part;
+  const auto [first, outputs, column, taps] = some;
   const auto add = row_loops[static_cast<std::size_t>((outputs - 1) * most_taps + taps - 1)];
   alignas(64) std::array<float, image_lanes::longest_kernel * most_sums_of_taps * lanes> sums;
   const std::int64_t block = outputs * taps * lanes;  // of a row of taps

@@ -145,9 +145,9 @@ class Packing {
         for (std::int64_t input = 0; input < inputs_ / lanes; ++input) {
           bfloat16_products::pack_transposed(row(tap, input * lanes) + output * both, outputs_,
                                              both, lanes, packed.data());
-          for (std::int64_t part = 0; part < lanes / length; ++part) {
-            std::copy_n(packed.data() + part * block, block,
-                        pair_at(output * (lanes / length) + part, input, tap));
+          for (std::int64_t half = 0; half < lanes / length; ++half) {
+            std::copy_n(packed.data() + half * block, block,
+                        pair_at(output * (lanes / length) + half, input, tap));
           }
         }
       }

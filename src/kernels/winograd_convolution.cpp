@@ -71,7 +71,7 @@ class WinogradConvolution final : public ConvolutionKernel {
                     .channels = geometry_.outputs,
                     .panel = channels_of_block,
                     .columns_of_channel = 1,
-                    .tiles_of_part = 1};
+                    .tiles_of_unit = 1};
     multiply_by_taps(
         pass,
         [&](Range tiles, Coefficients to) {
@@ -96,7 +96,7 @@ class WinogradConvolution final : public ConvolutionKernel {
                     .channels = geometry_.inputs,
                     .panel = inputs_of_panel_,
                     .columns_of_channel = phases_,
-                    .tiles_of_part = tiles_.of_sample()};
+                    .tiles_of_unit = tiles_.of_sample()};
     multiply_by_taps(
         pass,
         [&](Range tiles, Coefficients to) {
@@ -188,7 +188,7 @@ class WinogradConvolution final : public ConvolutionKernel {
   // each of some columns. A `panel` of channels fills whole lines of the caches.
   struct Pass {
     std::int64_t inner, channels, panel, columns_of_channel;
-    std::int64_t tiles_of_part;  // threads share tiles by multiples of it
+    std::int64_t tiles_of_unit;  // threads share tiles by multiples of it
   };
 
   // spread(tiles, to) makes the rows, spread_taps(channels, to) the taps of a panel, as [products,
@@ -201,7 +201,7 @@ class WinogradConvolution final : public ConvolutionKernel {
     const auto block =
         std::max<std::int64_t>(most_taps / (taps_of_channel * pass.panel), 1) * pass.panel;
     const Rows rows(*this, pass.inner, block < pass.channels, spread);
-    for_parts(pass, block, [&](Range channels, Range tiles_of_part) {
+    for_pieces(pass, block, [&](Range channels, Range tiles_of_unit) {
       const auto taps = room_for(checked_multiply(taps_of_channel, channels.count));
       const auto at = [&](Range panel) {
         return taps.get() + (panel.first - channels.first) * taps_of_channel;
@@ -209,7 +209,7 @@ class WinogradConvolution final : public ConvolutionKernel {
       for_ranges(channels, pass.panel, [&](Range panel) { spread_taps(panel, at(panel)); });
       const auto results =
           room_for(products_ * rows.tiles_of_block() * pass.panel * pass.columns_of_channel);
-      rows.for_blocks(tiles_of_part, [&](Range tiles, Coefficients of_tiles) {
+      rows.for_blocks(tiles_of_unit, [&](Range tiles, Coefficients of_tiles) {
         for_ranges(channels, pass.panel, [&](Range panel) {
           const auto columns = panel.count * pass.columns_of_channel;
           const Coefficients to{results.get(), tiles.count * columns};
@@ -229,16 +229,16 @@ class WinogradConvolution final : public ConvolutionKernel {
   // Calls work(channels, tiles) side by side on LibTorch's threads: for blocks of channels, and
   // where these are fewer than threads, for parts of the tiles.
   template <typename Work>
-  void for_parts(const Pass& pass, std::int64_t block, const Work& work) const {
+  void for_pieces(const Pass& pass, std::int64_t block, const Work& work) const {
     const auto round_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
     const auto blocks = round_up(pass.channels, block);
-    const auto most_parts = tiles_.count() / pass.tiles_of_part;
+    const auto most_pieces = tiles_.count() / pass.tiles_of_unit;
     const auto wanted = round_up(at::get_num_threads(), blocks);
-    const auto tiles = round_up(most_parts, std::min(wanted, most_parts)) * pass.tiles_of_part;
-    const auto parts = round_up(tiles_.count(), tiles);
-    at::parallel_for(0, blocks * parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto tiles = round_up(most_pieces, std::min(wanted, most_pieces)) * pass.tiles_of_unit;
+    const auto pieces = round_up(tiles_.count(), tiles);
+    at::parallel_for(0, blocks * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = begin; i < end; ++i) {
-        const auto channel = i / parts * block, first = i % parts * tiles;
+        const auto channel = i / pieces * block, first = i % pieces * tiles;
         work(Range{channel, std::min(block, pass.channels - channel)},
              Range{first, std::min(tiles, tiles_.count() - first)});
       }

@@ -78,7 +78,7 @@ std::vector<PipelineAction> pipeline_actions(const PipelineShape& shape, int ran
   return actions;
 }
 
-double ideal_idle_share(const PipelineShape& shape) {
+double ideal_idle_fraction(const PipelineShape& shape) {
   require_shape(shape);
   const double others = shape.ranks - 1;
   return others / (shape.micro_batches + others);

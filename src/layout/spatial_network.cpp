@@ -263,7 +263,7 @@ bool SpatialNetworkPlan::is_whole(std::size_t layer) const {
   return false;
 }
 
-double SpatialNetworkPlan::whole_share() const {
+double SpatialNetworkPlan::whole_fraction() const {
   return flops == 0 ? 0 : static_cast<double>(whole_flops) / static_cast<double>(flops);
 }
 
@@ -347,7 +347,7 @@ std::string describe_whole_layers(const SpatialNetworkPlan& plan) {
     layer = last;
   }
   if (runs.empty()) return {};
-  const auto percent = 100 * plan.whole_share();
+  const auto percent = 100 * plan.whole_fraction();
   return fmt::format("{}, {:.{}f} % of the work", fmt::join(runs, ", "), percent,
                      percent < 1 ? 2 : 0);
 }

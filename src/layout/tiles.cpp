@@ -133,9 +133,9 @@ std::vector<AxisChoice> axis_choices(std::int64_t length, const AxisReach& reach
   return choices;
 }
 
-std::int64_t most_shared(std::span<const Tile> tiles, int ranks) {
+std::int64_t most_dealt(std::span<const Tile> tiles, int ranks) {
   std::int64_t most = 0;
-  for (const auto& mine : share_tiles(tiles, ranks)) {
+  for (const auto& mine : deal_tiles(tiles, ranks)) {
     std::int64_t cells = 0;
     for (const auto tile : mine) cells = checked_add(cells, tiles[tile].cells());
     most = std::max(most, cells);
@@ -215,7 +215,7 @@ std::optional<std::array<std::int64_t, 3>> choose_core(std::int64_t length, cons
         const auto even = divide_up(product(&AxisChoice::sum), ranks);
         if (best && (even > least || (even == least && tiles >= fewest))) continue;
         const std::array core{along[0].core, along[1].core, along[2].core};
-        const auto most = most_shared(cut_in_tiles(length, core, reach), ranks);
+        const auto most = most_dealt(cut_in_tiles(length, core, reach), ranks);
         if (best && (most > least || (most == least && tiles >= fewest))) continue;
         best = core;
         least = most;
@@ -226,7 +226,7 @@ std::optional<std::array<std::int64_t, 3>> choose_core(std::int64_t length, cons
   return best;
 }
 
-std::vector<std::vector<std::size_t>> share_tiles(std::span<const Tile> tiles, int ranks) {
+std::vector<std::vector<std::size_t>> deal_tiles(std::span<const Tile> tiles, int ranks) {
   if (ranks < 1) throw Error(fmt::format("tiles: shared among {} ranks", ranks));
   std::vector<std::size_t> largest_first(tiles.size());
   std::iota(largest_first.begin(), largest_first.end(), std::size_t{0});
@@ -235,16 +235,16 @@ std::vector<std::vector<std::size_t>> share_tiles(std::span<const Tile> tiles, i
   });
   using Load = std::pair<std::int64_t, std::size_t>;  // cells, rank: of equals the lowest rank
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
-  std::vector<std::vector<std::size_t>> shares(static_cast<std::size_t>(ranks));
-  for (std::size_t rank = 0; rank < shares.size(); ++rank) loads.push({0, rank});
+  std::vector<std::vector<std::size_t>> parts(static_cast<std::size_t>(ranks));
+  for (std::size_t rank = 0; rank < parts.size(); ++rank) loads.push({0, rank});
   for (const auto tile : largest_first) {
     const auto [cells, rank] = loads.top();
     loads.pop();
-    shares[rank].push_back(tile);
+    parts[rank].push_back(tile);
     loads.push({checked_add(cells, tiles[tile].cells()), rank});
   }
-  for (auto& share : shares) std::ranges::sort(share);
-  return shares;
+  for (auto& part : parts) std::ranges::sort(part);
+  return parts;
 }
 
 }  // namespace kolo

@@ -82,7 +82,7 @@ void check_output(const ModelEntry& model, const ModelOptions& options) {
 }
 
 // Parts must make up the whole, which is a vector.
-void check_parts(const ModelEntry& model, std::string_view what,
+void check_arrays(const ModelEntry& model, std::string_view what,
                  const std::vector<std::vector<std::int64_t>>& parts,
                  const std::vector<std::int64_t>& whole) {
   if (parts.empty()) return;
@@ -103,12 +103,12 @@ void check_shapes(const ModelEntry& model, const ModelOptions& options) {
         fmt::format("the input's shape is {}, expected one or more lengths, each above 0", shape));
   }
   check_output(model, options);
-  check_parts(model, "input", options.input_parts, shape);
-  check_parts(model, "output", options.output_parts, options.output_shape);
+  check_arrays(model, "input", options.input_shapes, shape);
+  check_arrays(model, "output", options.output_shapes, options.output_shape);
 }
 
 // Given options as the keys that a configuration would have.
-ConfigValue mapping_of(const ModelOptions& options, const std::string& place) {
+ConfigValue mapping_of(const ModelOptions& options, const std::string& origin) {
   ConfigValue mapping;
   mapping.kind = ConfigValue::Kind::mapping;
   const auto add = [&](const char* key, const auto& given) {
@@ -116,7 +116,7 @@ ConfigValue mapping_of(const ModelOptions& options, const std::string& place) {
     ConfigValue value;
     value.kind = ConfigValue::Kind::scalar;
     value.text = fmt::format("{}", *given);
-    value.place = place;
+    value.origin = origin;
     mapping.entries.push_back({key, std::move(value)});
   };
   add("dropout", options.dropout);
@@ -128,13 +128,13 @@ ConfigValue mapping_of(const ModelOptions& options, const std::string& place) {
 
 // Refuses choices that the model doesn't have.
 OwnSettings own_settings(const ModelEntry& model, const ModelOptions& options) {
-  const auto place = fmt::format("model {}", model.name);
-  const auto mapping = mapping_of(options, place);
+  const auto origin = fmt::format("model {}", model.name);
+  const auto mapping = mapping_of(options, origin);
   const auto known = keys_of(model);
   for (const auto& [key, value] : mapping.entries) {
     const bool is_known = std::ranges::count(known, key) > 0;
     if (is_known || (key == "dropout" && options.dropout == 0)) continue;
-    throw InputError(fmt::format("{}: {} is {}, but the model has {}", place, key, value.text,
+    throw InputError(fmt::format("{}: {} is {}, but the model has {}", origin, key, value.text,
                                  known.empty() ? "no such choices" : "only " + join(known)));
   }
   auto own = model.defaults;

@@ -118,10 +118,10 @@ torch::Tensor first_tensor(const std::vector<c10::IValue>& values) {
 // Writes down the operators that this thread calls while it lives, but not those that operators
 // call. Those that take no tensor, or only look at parameters, are left out. One at a time on a
 // thread.
-class OperatorRecorder {
+class OperatorWatcher {
  public:
   // Operators are named after the parameters and buffers of the module that they take.
-  explicit OperatorRecorder(const torch::nn::Module& module) {
+  explicit OperatorWatcher(const torch::nn::Module& module) {
     for (const auto& item : module.named_parameters())
       remember(item.key(), item.value(), item.value().numel());
     for (const auto& item : module.named_buffers()) remember(item.key(), item.value(), 0);
@@ -131,9 +131,9 @@ class OperatorRecorder {
                                              .needsOutputs(true)
                                              .scopes({at::RecordScope::FUNCTION}));
   }
-  OperatorRecorder(const OperatorRecorder&) = delete;
-  OperatorRecorder& operator=(const OperatorRecorder&) = delete;
-  ~OperatorRecorder() {
+  OperatorWatcher(const OperatorWatcher&) = delete;
+  OperatorWatcher& operator=(const OperatorWatcher&) = delete;
+  ~OperatorWatcher() {
     at::removeCallback(handle_);
     active = nullptr;
   }
@@ -166,7 +166,7 @@ class OperatorRecorder {
   void add(const at::RecordFunction& function, const std::vector<c10::IValue>& inputs);
 
   // LibTorch takes plain functions to call back, so this is how they find the recorder.
-  static thread_local OperatorRecorder* active;
+  static thread_local OperatorWatcher* active;
 
   std::unordered_map<const void*, KnownTensor> known_;  // by the address of the values
   std::vector<LayerSummary> layers_;
@@ -174,9 +174,9 @@ class OperatorRecorder {
   at::CallbackHandle handle_ = 0;
 };
 
-thread_local OperatorRecorder* OperatorRecorder::active = nullptr;
+thread_local OperatorWatcher* OperatorWatcher::active = nullptr;
 
-void OperatorRecorder::add(const at::RecordFunction& function,
+void OperatorWatcher::add(const at::RecordFunction& function,
                            const std::vector<c10::IValue>& inputs) {
   const torch::Tensor output = first_tensor(function.outputs());
   if (!output.defined() || !first_tensor(inputs).defined()) return;
@@ -259,7 +259,7 @@ ModelSummary summarize(Network& network, std::span<const std::int64_t> input_sha
     const EvaluationMode evaluation(network);
     const PlainKernels plain;
     const torch::Tensor input = sample_of_zeros(network, input_shape);
-    OperatorRecorder recorder(network);
+    OperatorWatcher recorder(network);
     (void)network.forward(input);
     summary.layers = recorder.take_layers();
   }
@@ -286,7 +286,7 @@ std::vector<StageSummary> summarize_stages(Network& network,
       for (const auto& parameter : distinct_parameters(*part.module))
         summary.parameters += parameter.numel();
     }
-    OperatorRecorder recorder(network);
+    OperatorWatcher recorder(network);
     payload = stage.forward(std::move(payload));
     for (const auto& layer : recorder.take_layers())
       summary.flops = checked_add(summary.flops, layer.flops);

@@ -166,7 +166,7 @@ void check_whole(const OnlineConfig& config, const RefuseKey& fail) {
 
 void check_config(const OnlineConfig& config, const ConfigValue& root) {
   const RefuseKey fail = [&root](std::string_view key, std::string_view reason) {
-    throw InputError(fmt::format("{}: {}: {}", place_of(root, key), key, reason));
+    throw InputError(fmt::format("{}: {}: {}", origin_of(root, key), key, reason));
   };
   check_optimizer(config.optimizer, [&fail](std::string_view key, std::string_view reason) {
     fail(fmt::format("optimizer.{}", key), reason);

@@ -19,7 +19,7 @@ using namespace online;  // NOLINT: what this class is made of
 // Each call keeps the program's state (HostState) and forwards to Inside.
 
 OnlineNetwork::OnlineNetwork(const Communicator& ranks, const OnlineConfig& config,
-                             OnlineParts parts) {
+                             OnlineComponents parts) {
   const HostState host;
   const BlasThreads blas;
   inside_ = std::make_unique<Inside>(ranks, config, std::move(parts));
@@ -154,7 +154,7 @@ std::shared_ptr<TensorsNetwork> make_with_seed(const MakeNetwork& make, std::uin
   return make();
 }
 
-MakeNetwork maker_of(const OnlineConfig& config, const OnlineParts& parts) {
+MakeNetwork maker_of(const OnlineConfig& config, const OnlineComponents& parts) {
   const auto& model = config.model;
   if (model.name == "own") {
     if (!parts.network) {
@@ -174,7 +174,7 @@ MakeNetwork maker_of(const OnlineConfig& config, const OnlineParts& parts) {
   };
 }
 
-TensorsLoss loss_of(const OnlineConfig& config, const OnlineParts& parts) {
+TensorsLoss loss_of(const OnlineConfig& config, const OnlineComponents& parts) {
   const auto& training = config.training;
   if (parts.loss) return parts.loss;
   if (!training.loss_file.empty()) return make_torchscript_loss(training.loss_file);
@@ -185,7 +185,7 @@ TensorsLoss loss_of(const OnlineConfig& config, const OnlineParts& parts) {
 }  // namespace
 
 OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& config,
-                              OnlineParts parts)
+                              OnlineComponents parts)
     : ranks_(ranks.with_own_order()),
       config_(config),
       store_(config, ranks_.rank()),
@@ -203,7 +203,7 @@ OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& con
   publish();
 }
 
-void OnlineNetwork::Inside::make_network(const OnlineParts& parts) {
+void OnlineNetwork::Inside::make_network(const OnlineComponents& parts) {
   const auto make = maker_of(config_, parts);
   network_ = make_with_seed(make, config_.seed);
   const auto is_frozen = [](const torch::Tensor& each) { return !each.requires_grad(); };
@@ -213,7 +213,7 @@ void OnlineNetwork::Inside::make_network(const OnlineParts& parts) {
   inference_ = std::make_unique<Inference>(make, config_.training);
 }
 
-void OnlineNetwork::Inside::make_trainer(const OnlineParts& parts) {
+void OnlineNetwork::Inside::make_trainer(const OnlineComponents& parts) {
   trainers_ = roles_.are_all ? ranks_.with_own_order() : ranks_.subset(roles_.trainers);
   if (config_.training.apart) {
     std::vector<int> others;

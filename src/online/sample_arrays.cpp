@@ -110,7 +110,7 @@ SampleArrays::SampleArrays(std::span<const Array> arrays, SampleKind kind, std::
 
 void SampleArrays::add_array(const Array& array, SampleKind kind, std::int64_t column_axis,
                              const Call& call, const std::string& argument) {
-  Part part{.array = &array};
+  Piece part{.array = &array};
   const auto axis = [&](std::size_t i) { return Axis{array.shape[i], array.stride[i]}; };
   const auto dimensions = static_cast<std::size_t>(array.dimensions);
   const auto column =
@@ -133,10 +133,10 @@ void SampleArrays::add_array(const Array& array, SampleKind kind, std::int64_t c
   slices_ = part.of_samples.empty() ? 1 : part.of_samples.front().length;
   if (has_own_tensors(kind) || shapes_.empty()) {
     shapes_.push_back(std::move(shape));
-    parts_.emplace_back();
+    pieces_.emplace_back();
   }
-  part.first_channel = has_own_tensors(kind) ? 0 : narrow<std::int64_t>(parts_.back().size());
-  parts_.back().push_back(std::move(part));
+  part.first_channel = has_own_tensors(kind) ? 0 : narrow<std::int64_t>(pieces_.back().size());
+  pieces_.back().push_back(std::move(part));
 }
 
 namespace {
@@ -168,7 +168,7 @@ template <typename Function>
 void SampleArrays::for_each_run(std::size_t tensor, const Slices& slices,
                                 std::int64_t sample_stride, const ChannelScales* scales,
                                 const Function& function) const {
-  const auto& last = parts_[tensor].back();
+  const auto& last = pieces_[tensor].back();
   const auto channels = last.first_channel + last.channels.length;
   if (scales != nullptr && narrow<std::int64_t>(scales->mean.size()) != channels) {
     throw InputError(
@@ -176,7 +176,7 @@ void SampleArrays::for_each_run(std::size_t tensor, const Slices& slices,
                     "statistics it is normalized",
                     tensor, channels, scales->mean.size()));
   }
-  for (const Part& part : parts_[tensor]) {
+  for (const Piece& part : pieces_[tensor]) {
     const auto in_channel = product_of(part.within);
     auto of_samples = part.of_samples;
     std::int64_t first = 0;

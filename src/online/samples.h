@@ -106,7 +106,7 @@ class SampleArrays {
   struct Axis {
     std::int64_t length = 1, stride = 0;
   };
-  struct Part {
+  struct Piece {
     const Array* array = nullptr;
     std::vector<Axis> of_samples, within;  // within a channel of a sample
     Axis channels;
@@ -124,7 +124,7 @@ class SampleArrays {
 
   std::int64_t samples_ = 1, slices_ = 1;
   TensorShapes shapes_;
-  std::vector<std::vector<Part>> parts_;  // by tensor
+  std::vector<std::vector<Piece>> pieces_;  // by tensor
 };
 
 // Tensors of a batch, or of one sample without a batch.

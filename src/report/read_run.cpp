@@ -17,9 +17,9 @@
 
 namespace kolo {
 
-const Curve* RunRecord::find(std::string_view quantity, std::string_view part, bool by_step) const {
+const Curve* RunRecord::find(std::string_view quantity, std::string_view split, bool by_step) const {
   const auto curve = std::ranges::find_if(curves, [&](const Curve& candidate) {
-    return candidate.quantity == quantity && candidate.part == part && candidate.by_step == by_step;
+    return candidate.quantity == quantity && candidate.split == split && candidate.by_step == by_step;
   });
   return curve == curves.end() ? nullptr : &*curve;
 }
@@ -68,7 +68,7 @@ namespace {
 template <typename Record>
 struct RecordedCurve {
   const char* quantity;
-  const char* part;
+  const char* split;
   double Record::*value;
 };
 
@@ -97,14 +97,14 @@ class EpochOfStep {
  public:
   // Adds a place, in order; one that is not beyond the last is ignored.
   void add(double step, double epoch) {
-    const auto [last_step, last_epoch] = places_.back();
-    if (step > last_step && epoch >= last_epoch) places_.emplace_back(step, epoch);
+    const auto [last_step, last_epoch] = known_.back();
+    if (step > last_step && epoch >= last_epoch) known_.emplace_back(step, epoch);
   }
   // not_measured without any place.
   [[nodiscard]] double at(double step) const {
-    if (places_.size() < 2) return not_measured;
+    if (known_.size() < 2) return not_measured;
     // The stretch that ends at or after the step, or the last one.
-    const auto end = std::partition_point(places_.begin() + 1, places_.end() - 1,
+    const auto end = std::partition_point(known_.begin() + 1, known_.end() - 1,
                                           [=](const auto& place) { return place.first < step; });
     const auto [step_before, epoch_before] = *(end - 1);
     const auto [step_after, epoch_after] = *end;
@@ -113,14 +113,14 @@ class EpochOfStep {
   }
 
  private:
-  std::vector<std::pair<double, double>> places_ = {{0, 0}};
+  std::vector<std::pair<double, double>> known_ = {{0, 0}};
 };
 
 // One curve of a list of records; epochs(record) says where a record stands.
 template <typename Record, typename Epochs>
 Curve curve_of(const RecordedCurve<Record>& recorded, std::span<const Record> records,
                const Epochs& epochs) {
-  Curve curve{recorded.quantity, recorded.part, std::is_same_v<Record, StepRecord>, {}};
+  Curve curve{recorded.quantity, recorded.split, std::is_same_v<Record, StepRecord>, {}};
   for (const Record& record : records) {
     const double value = record.*recorded.value;
     if (std::isnan(value)) continue;

@@ -110,7 +110,7 @@ class CurveFigures {
     return axis == CurveAxis::wall ? "time (UTC)" : std::string(kolo::name_of(axis));
   }
 
-  [[nodiscard]] double place_on(CurveAxis axis, const CurvePoint& point) const {
+  [[nodiscard]] double position_on(CurveAxis axis, const CurvePoint& point) const {
     if (axis == CurveAxis::epoch) return point.epoch;
     if (axis == CurveAxis::step) return point.step;
     if (axis == CurveAxis::relative) return point.elapsed / unit_.seconds;
@@ -119,8 +119,8 @@ class CurveFigures {
 
   // "training", or among several runs "first, training".
   [[nodiscard]] std::string name_of(const Curve& curve, std::size_t number) const {
-    if (curve.part.empty()) return runs_[number].name;
-    return runs_.size() == 1 ? curve.part : fmt::format("{}, {}", runs_[number].name, curve.part);
+    if (curve.split.empty()) return runs_[number].name;
+    return runs_.size() == 1 ? curve.split : fmt::format("{}, {}", runs_[number].name, curve.split);
   }
 
   [[nodiscard]] FigureSeries series_of(const Curve& curve, std::size_t number,
@@ -128,9 +128,9 @@ class CurveFigures {
     FigureSeries series{
         .name = presentation.compares_validations ? runs_[number].name : name_of(curve, number),
         .colour = static_cast<int>(number),
-        .dashed = curve.part == "training" && !curve.by_step};  // by step it is alone, and dense
+        .dashed = curve.split == "training" && !curve.by_step};  // by step it is alone, and dense
     for (const auto& point : thinned(curve.points, most_points)) {
-      for (const auto axis : axes_) series.x_on[axis].push_back(place_on(axis, point));
+      for (const auto axis : axes_) series.x_on[axis].push_back(position_on(axis, point));
       series.y.push_back(presentation.factor * point.value + presentation.offset);
     }
     series.marks = !curve.by_step && series.y.size() <= most_marks;
@@ -153,7 +153,7 @@ void add_comparison(const CurveFigures& figures, FigureGroup& group,
           ? Presentation{"validation-error", "Validation error", "error, %", -100, 100, true}
           : Presentation{"validation-loss", "Validation loss", "loss", 1, 0, true};
   figures.add(group, presentation, [&](const Curve& curve) {
-    return curve.quantity == (has_accuracy ? "accuracy" : "loss") && curve.part == "validation" &&
+    return curve.quantity == (has_accuracy ? "accuracy" : "loss") && curve.split == "validation" &&
            !curve.by_step;
   });
 }

@@ -49,13 +49,13 @@ std::vector<int> colours_of(const Sweep& sweep) {
 
 // Curves of all trials, the worst first, so that the best lies on top.
 Figure curves(const Sweep& sweep, std::span<const RunRecord> runs, Figure figure,
-              std::string_view quantity, std::string_view part, double factor) {
+              std::string_view quantity, std::string_view split, double factor) {
   auto order = best_first(sweep);
   const auto best = order.front();
   const auto colours = colours_of(sweep);
   std::ranges::reverse(order);
   for (const auto place : order) {
-    const auto* const curve = place < runs.size() ? runs[place].find(quantity, part) : nullptr;
+    const auto* const curve = place < runs.size() ? runs[place].find(quantity, split) : nullptr;
     if (curve == nullptr) continue;
     const auto name = place == best ? runs[place].name + " (the best)" : runs[place].name;
     auto series = series_of(name, colours[place], *curve, factor);
@@ -124,7 +124,7 @@ std::vector<KeyPoint> points_of_key(const Sweep& sweep, std::size_t key) {
 }
 
 // Places points by their numbers or, where some are words, side by side. Returns the words.
-std::vector<std::string> place_on_axis(std::vector<KeyPoint>& points) {
+std::vector<std::string> put_on_axis(std::vector<KeyPoint>& points) {
   std::vector<std::string> words;
   const bool are_numbers = std::ranges::all_of(
       points, [](const auto& point) { return parse_number<double>(point.text).has_value(); });
@@ -182,7 +182,7 @@ std::optional<Figure> against_key(const Sweep& sweep, std::size_t key) {
                 .title = fmt::format("Best {} against {}", view.words, name),
                 .x_label = name,
                 .y_label = view.axis,
-                .categories = place_on_axis(points)};
+                .categories = put_on_axis(points)};
   const double low = points.front().x, high = points.back().x;
   if (low == high) return std::nullopt;
   constexpr double far_apart = 8;

@@ -24,15 +24,15 @@ namespace fs = std::filesystem;
 namespace {
 
 // Share of free memory that tiles may take; the network and the libraries need more than is known.
-constexpr double usable_share = .7;
+constexpr double usable_fraction = .7;
 
 // Bytes that this rank may use on its device; none: unknown.
 std::optional<double> usable_memory(const Communicator& communicator, const torch::Device& device) {
   if (const auto use = memory_use(device))
-    return usable_share * static_cast<double>(use->device.free_bytes);
+    return usable_fraction * static_cast<double>(use->device.free_bytes);
   const auto available = available_memory();
   if (!available) return std::nullopt;
-  return usable_share * static_cast<double>(*available) / communicator.topology().local_size;
+  return usable_fraction * static_cast<double>(*available) / communicator.topology().local_size;
 }
 
 // Most cells that every rank can compute at once.
@@ -166,8 +166,8 @@ void require_multiples(const PredictionRequest& request, const std::string& mode
 }
 
 // Tells all ranks where rank 0's file has its fields. Collective.
-HydroPlace share_place(const Communicator& communicator, const std::optional<HydroFile>& file) {
-  const auto place = file ? file->place() : HydroPlace();
+HydroTarget broadcast_location(const Communicator& communicator, const std::optional<HydroFile>& file) {
+  const auto place = file ? file->place() : HydroTarget();
   const auto mine = file ? fs::absolute(place.file).string() : std::string();
   std::array numbers{static_cast<std::int64_t>(place.format), place.offset, place.size};
   communicator.broadcast(std::span(numbers), 0, {.name = "place in the file"});
@@ -176,7 +176,7 @@ HydroPlace share_place(const Communicator& communicator, const std::optional<Hyd
 }
 
 // Predicts this rank's tiles and flushes them to disk.
-void predict_tiles(const TilePredictor& predictor, const HydroPlace& place,
+void predict_tiles(const TilePredictor& predictor, const HydroTarget& place,
                    const std::vector<Tile>& tiles, const std::vector<std::size_t>& mine,
                    PredictionBar& bar) {
   const torch::NoGradGuard no_gradient;
@@ -231,7 +231,7 @@ class BoxPrediction final : public Prediction {
                    const Communicator& communicator, const RunOptions& options,
                    RunPrediction& result) const {
     const auto tiles = plan_tiles(communicator, predictor.device, wanted);
-    const auto shares = share_tiles(tiles, communicator.size());
+    const auto shares = deal_tiles(tiles, communicator.size());
     const auto& mine = shares[static_cast<std::size_t>(communicator.rank())];
     const Stopwatch watch;
     std::optional<HydroFile> file;
@@ -240,7 +240,7 @@ class BoxPrediction final : public Prediction {
       file.emplace(request_.output, box_.size(),
                    has_attributes ? box_.layout(BoxField::nbody).file : fs::path());
     }
-    const auto place = share_place(communicator, file);
+    const auto place = broadcast_location(communicator, file);
     PredictionBar bar(communicator, options, std::ssize(mine), "cells");
     predict_tiles(predictor, place, tiles, mine, bar);
     communicator.barrier();

@@ -40,7 +40,7 @@ RunConfig with_layout_for(RunConfig config, int ranks) {
 std::vector<TargetErrors> targets_of(const SampleLayout& layout,
                                      const std::vector<std::string>& names) {
   constexpr std::int64_t most_told_apart = 16;
-  auto arrays = layout.target_parts;
+  auto arrays = layout.target_shapes;
   if (arrays.empty()) arrays.push_back(layout.target_shape);
   std::vector<TargetErrors> targets;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
@@ -96,7 +96,7 @@ void add_up_ranks(const Communicator& communicator, RunEvaluation& result) {
 
 // Collective.
 MetricSums measure(const Communicator& communicator, const TrainedModel& trained,
-                   const WorkShare& share, const Objective& objective, const RunOptions& options,
+                   const WorkPart& share, const Objective& objective, const RunOptions& options,
                    RunEvaluation& result) {
   const auto parts = share_datasets(share, trained.datasets);
   const auto& dataset = split_of(parts, result.split);
@@ -181,7 +181,7 @@ RunEvaluation evaluate_checkpoint(const EvaluationRequest& request, TrainedModel
   if (classes > 0) result.matrix.emplace(classes);
   if (communicator.rank() == 0 && request.samples > 0)
     result.samples = compute_samples(trained, dataset, device, request.samples);
-  const auto share = share_work(with_layout_for(trained.config, communicator.size()), communicator);
+  const auto share = part_of_work(with_layout_for(trained.config, communicator.size()), communicator);
   share_network(share, trained.datasets, *trained.network);
   auto objective = *trained.objective;
   share_objective(share, trained.datasets, objective);
@@ -200,12 +200,12 @@ TrainedJob job_of(const EvaluationRequest& request) {
 
 }  // namespace
 
-RunConfig check_evaluation(const EvaluationRequest& request, const RunParts& parts) {
+RunConfig check_evaluation(const EvaluationRequest& request, const RunComponents& parts) {
   return check_trained(job_of(request), parts);
 }
 
 int evaluate_run(const EvaluationRequest& request,
-                 const std::function<void(const RunEvaluation&)>& report, const RunParts& parts,
+                 const std::function<void(const RunEvaluation&)>& report, const RunComponents& parts,
                  const RunOptions& options) {
   auto job = job_of(request);
   job.work = [&](TrainedModel& trained, const Communicator& communicator) {

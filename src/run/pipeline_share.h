@@ -53,7 +53,7 @@ struct RankNetwork {
 struct RankNetworkRequest {
   const RunConfig& config;
   const Datasets& datasets;  // as made from the configuration
-  const WorkShare& share;
+  const WorkPart& share;
   const Communicator& communicator;
   const c10::Device& device;
   const TrainerOptions& options;

@@ -64,7 +64,7 @@ namespace {
 
 // Chooses the kind by what the run was trained on; data sets of a program's own are arrays.
 std::unique_ptr<Prediction> prepare(const PredictionRequest& request, const TrainedModel& trained,
-                                    const RunParts& parts, bool is_root) {
+                                    const RunComponents& parts, bool is_root) {
   auto config = trained.config;
   if (parts.datasets) {
     config.data.name = "arrays";
@@ -83,7 +83,7 @@ std::int64_t peak_memory(const Network& network) {
 }
 
 // The job's preparation fills in `prepared`.
-TrainedJob job_of(const PredictionRequest& request, const RunParts& parts,
+TrainedJob job_of(const PredictionRequest& request, const RunComponents& parts,
                   std::unique_ptr<Prediction>& prepared) {
   return {.command = "predict",
           .path = request.run,
@@ -98,13 +98,13 @@ TrainedJob job_of(const PredictionRequest& request, const RunParts& parts,
 
 }  // namespace
 
-RunConfig check_prediction(const PredictionRequest& request, const RunParts& parts) {
+RunConfig check_prediction(const PredictionRequest& request, const RunComponents& parts) {
   std::unique_ptr<Prediction> prepared;
   return check_trained(job_of(request, parts, prepared), parts);
 }
 
 int predict_run(const PredictionRequest& request,
-                const std::function<void(const RunPrediction&)>& report, const RunParts& parts,
+                const std::function<void(const RunPrediction&)>& report, const RunComponents& parts,
                 const RunOptions& options) {
   std::unique_ptr<Prediction> prepared;
   auto job = job_of(request, parts, prepared);

@@ -31,7 +31,7 @@ class BatchesOfRank final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override {
     const auto batch = index / batch_ * ranks_ + rank_;
     whole_->read(batch * batch_ + index % batch_, epoch, place);
   }
@@ -42,8 +42,8 @@ class BatchesOfRank final : public Dataset {
 };
 
 std::string shapes_of(const SampleLayout& layout) {
-  if (layout.input_parts.empty()) return fmt::format("[{}]", fmt::join(layout.input_shape, ", "));
-  return fmt::format("{}", fmt::join(layout.input_parts, ", "));
+  if (layout.input_shapes.empty()) return fmt::format("[{}]", fmt::join(layout.input_shape, ", "));
+  return fmt::format("{}", fmt::join(layout.input_shapes, ", "));
 }
 
 // Names of the classes, or numbers.
@@ -66,7 +66,7 @@ PredictionForm form_of(const TrainedModel& trained, const PredictionInputs& inpu
     return form;
   }
   form.values = layout.target_size();
-  auto shapes = layout.target_parts;
+  auto shapes = layout.target_shapes;
   if (shapes.empty()) shapes = {layout.target_shape};
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     auto name = shapes.size() == 1 ? "targets" : fmt::format("targets_{}", i);
@@ -127,7 +127,7 @@ class SamplePrediction final : public Prediction {
           *request_.tile, request_.run.string(), trained.config.data.name));
     }
     const auto &found = inputs_.samples->layout(), &taken = trained.datasets.training->layout();
-    if (found.input_shape == taken.input_shape && found.input_parts == taken.input_parts) return;
+    if (found.input_shape == taken.input_shape && found.input_shapes == taken.input_shapes) return;
     throw InputError(fmt::format("predict: the samples of {} are {}, but {} takes {}",
                                  request_.input.string(), shapes_of(found),
                                  trained.config.model.name, shapes_of(taken)));

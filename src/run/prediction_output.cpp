@@ -110,15 +110,15 @@ class TextWriter final : public PredictionWriter {
 class ArrayWriter final : public PredictionWriter {
  public:
   ArrayWriter(const fs::path& file, const PredictionForm& form, bool is_npy)
-      : aside_(file), part_(part_file(file)), form_(form) {
+      : aside_(file), part_(unfinished_file(file)), form_(form) {
     auto arrays = form.arrays;
     for (auto& array : arrays) array.shape.insert(array.shape.begin(), form.samples);
     if (is_npy) {
       const auto head = npy_header_bytes(arrays.front().shape);
       aside_.write(head);
-      places_ = {std::ssize(head)};
+      offsets_ = {std::ssize(head)};
     } else {
-      places_ = make_hdf5_arrays(part_, arrays);
+      offsets_ = make_hdf5_arrays(part_, arrays);
     }
     file_ = FileDescriptor(::open(part_.c_str(), O_WRONLY | O_CLOEXEC));
     if (!file_.is_open()) throw Error(fmt::format("predict: cannot open {}", part_.string()));
@@ -127,7 +127,7 @@ class ArrayWriter final : public PredictionWriter {
   void add(std::span<const float> values) override {
     const auto row = static_cast<std::size_t>(form_.values), rows = values.size() / row;
     std::size_t first = 0;
-    for (std::size_t i = 0; i < places_.size(); ++i) {
+    for (std::size_t i = 0; i < offsets_.size(); ++i) {
       const auto count =
           static_cast<std::size_t>(checked_product<std::int64_t>(form_.arrays[i].shape));
       column_.clear();
@@ -136,8 +136,8 @@ class ArrayWriter final : public PredictionWriter {
         column_.insert(column_.end(), part.begin(), part.end());
       }
       const auto bytes = std::as_bytes(std::span(column_));
-      write_at(file_.get(), bytes, places_[i], part_);
-      places_[i] += std::ssize(bytes);
+      write_at(file_.get(), bytes, offsets_[i], part_);
+      offsets_[i] += std::ssize(bytes);
       first += count;
     }
   }
@@ -152,7 +152,7 @@ class ArrayWriter final : public PredictionWriter {
   fs::path part_;
   const PredictionForm& form_;
   FileDescriptor file_;
-  std::vector<std::int64_t> places_;  // of the next numbers of each array, in bytes
+  std::vector<std::int64_t> offsets_;  // of the next numbers of each array, in bytes
   std::vector<float> column_;         // numbers of one array
 };
 

@@ -91,7 +91,7 @@ void go_on_from(const LoadedCheckpoint& loaded, PreparedRun& run, const RunOptio
   if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
 }
 
-PreparedRun make_parts(const RunConfig& config, const RunParts& parts, const DataReading& reading) {
+PreparedRun make_prepared(const RunConfig& config, const RunComponents& parts, const DataReading& reading) {
   PreparedRun run{config, {config.output_dir}, parts.models};
   run.datasets = make_datasets(config, parts, reading);
   run.objective = std::make_shared<Objective>(make_objective(config, parts));
@@ -161,27 +161,27 @@ void add_dataset(std::vector<RankFact>& facts, const std::string& name, const Da
   facts.push_back({fmt::format("the shape of {} targets", name),
                    fmt::format("[{}]", fmt::join(layout.target_shape, ", "))});
   facts.push_back({fmt::format("the shapes of the arrays of {} samples", name),
-                   fmt::format("[{}], [{}]", fmt::join(layout.input_parts, ", "),
-                               fmt::join(layout.target_parts, ", "))});
+                   fmt::format("[{}], [{}]", fmt::join(layout.input_shapes, ", "),
+                               fmt::join(layout.target_shapes, ", "))});
   facts.push_back(
       {fmt::format("the number of classes of {} data", name), std::to_string(layout.classes)});
 }
 
 }  // namespace
 
-Datasets make_datasets(const RunConfig& config, const RunParts& parts, const DataReading& reading) {
+Datasets make_datasets(const RunConfig& config, const RunComponents& parts, const DataReading& reading) {
   return parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
 }
 
-Objective make_objective(const RunConfig& config, const RunParts& parts) {
+Objective make_objective(const RunConfig& config, const RunComponents& parts) {
   return parts.objective ? parts.objective(config) : make_objective(config);
 }
 
-std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config, const RunParts& parts) {
+std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config, const RunComponents& parts) {
   return parts.optimizer ? parts.optimizer(config) : make_optimizer(config, parts.models);
 }
 
-std::vector<std::string> own_parts(const RunParts& parts) {
+std::vector<std::string> own_parts(const RunComponents& parts) {
   std::vector<std::string> own;
   const auto& built_in = built_in_model_entries();
   for (const auto& entry : parts.models.entries())
@@ -211,7 +211,7 @@ void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Mo
       fmt::join(held, ", "), config.name));
 }
 
-PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const RunOptions& options,
+PreparedRun prepare_run(const RunConfig& config, const RunComponents& parts, const RunOptions& options,
                         int ranks, bool is_root) {
   // Before any data is read.
   if (options.stop_after_epochs && !config.checkpoint.saves()) {
@@ -227,11 +227,11 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
     at_setting(config, "training.precision", [&] { require_precision(config.training.precision); });
   // A launcher that holds the run's lock has looked at the files already.
   const bool looks = is_root && !environment_variable(RunLock::variable);
-  PreparedRun run = make_parts(config, parts, {.looks_at_files = looks, .loads_later = true});
+  PreparedRun run = make_prepared(config, parts, {.looks_at_files = looks, .loads_later = true});
   require_batch_norms_to_synchronize(config.model, *run.network);
   freeze_unused(config, run);
   require_values_to_normalize(config, *run.datasets.training, *run.network, ranks);
-  require_work_share(config, run.datasets, *run.network, ranks);
+  require_sharing(config, run.datasets, *run.network, ranks);
   require_pipeline(config, *run.network, ranks);
   run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, replicas)->batches();
   (void)make_validation_loader(config, run.datasets.validation, 0, replicas);
@@ -261,7 +261,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   return run;
 }
 
-PreparedRun prepare_training(const RunConfig& config, const RunParts& parts,
+PreparedRun prepare_training(const RunConfig& config, const RunComponents& parts,
                              const RunOptions& options, int ranks, bool is_root) {
   auto run = prepare_run(config, parts, options, ranks, is_root);
   if (is_root && run.starts_anew()) run.folder.require_replaceable();

@@ -18,7 +18,7 @@ namespace kolo {
 
 namespace {
 
-int run_configured(const std::function<RunConfig()>& configure, const RunParts& parts,
+int run_configured(const std::function<RunConfig()>& configure, const RunComponents& parts,
                    const RunOptions& options) {
   const auto environment = detect_launch_environment();
   Stopping stopping(options, environment);
@@ -60,11 +60,11 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
 
 }  // namespace
 
-int run(const RunConfig& config, const RunParts& parts, const RunOptions& options) {
+int run(const RunConfig& config, const RunComponents& parts, const RunOptions& options) {
   return run_configured([&] { return config; }, parts, options);
 }
 
-int run(const ConfigSource& source, const RunParts& parts, const RunOptions& options) {
+int run(const ConfigSource& source, const RunComponents& parts, const RunOptions& options) {
   return run_configured([&] { return load_run_config(source, parts.models); }, parts, options);
 }
 

@@ -33,7 +33,7 @@ int shards_of(const CheckpointConfig& config, const Communicator& communicator,
 }  // namespace
 
 RunCheckpoints::RunCheckpoints(const RunConfig& config, const RunFolder& folder,
-                               const WorkShare& share, const Communicator& communicator,
+                               const WorkPart& share, const Communicator& communicator,
                                const Trainer& trainer)
     : trainer_(trainer),
       is_root_(communicator.rank() == 0),

@@ -117,7 +117,7 @@ fs::path next_free(const std::string& path) {
   return name(number);
 }
 
-[[noreturn]] void refuse_place(const fs::path& folder, const fs::path& place,
+[[noreturn]] void refuse_path(const fs::path& folder, const fs::path& place,
                                const std::string& reason) {
   throw InputError(fmt::format("output folder {}: {} {}; choose another with --output DIR",
                                folder.string(), place.string(), reason));
@@ -127,9 +127,9 @@ fs::path next_free(const std::string& path) {
 void require_room_to_write(const fs::path& folder, const fs::path& place) {
   std::string trial = place / ".kolo-XXXXXX";
   if (::mkdtemp(trial.data()) == nullptr)
-    refuse_place(folder, place, "is not writable: " + std::generic_category().message(errno));
+    refuse_path(folder, place, "is not writable: " + std::generic_category().message(errno));
   if (::rmdir(trial.c_str()) != 0)
-    refuse_place(folder, place, "can't be tidied: " + std::generic_category().message(errno));
+    refuse_path(folder, place, "can't be tidied: " + std::generic_category().message(errno));
 }
 
 }  // namespace
@@ -164,22 +164,22 @@ void RunFolder::require_writable() const {
   // The existing part of the path must be folders, the last of them writable.
   std::error_code error;
   fs::path existing = fs::absolute(path, error).lexically_normal();
-  if (error || path.empty()) refuse_place(path, path, "is not a usable path");
-  if (!existing.has_relative_path()) refuse_place(path, path, "is the root of the file system");
+  if (error || path.empty()) refuse_path(path, path, "is not a usable path");
+  if (!existing.has_relative_path()) refuse_path(path, path, "is the root of the file system");
   for (fs::path outer = existing; outer.has_relative_path(); outer = outer.parent_path()) {
     const auto run = outer.parent_path();
     const bool is_run =
         fs::exists(run / mark_name, error) ||
         (fs::exists(run / "config.yaml", error) && fs::exists(run / "history.json", error));
     if (is_run && is_own_name(outer.filename().string()))
-      refuse_place(path, run,
+      refuse_path(path, run,
                    "is another run's folder, and this would be inside of what it writes");
   }
   while (!fs::exists(existing, error) && existing.has_relative_path()) {
-    if (error && error != std::errc::not_a_directory) refuse_place(path, existing, error.message());
+    if (error && error != std::errc::not_a_directory) refuse_path(path, existing, error.message());
     existing = existing.parent_path();
   }
-  if (!fs::is_directory(existing)) refuse_place(path, existing, "is not a folder");
+  if (!fs::is_directory(existing)) refuse_path(path, existing, "is not a folder");
   require_room_to_write(path, existing);
 }
 
@@ -187,7 +187,7 @@ void RunFolder::require_writable_checkpoints() const {
   std::error_code error;
   const auto status = fs::status(checkpoints(), error);
   if (!fs::exists(status)) return;
-  if (!fs::is_directory(status)) refuse_place(path, checkpoints(), "is not a folder");
+  if (!fs::is_directory(status)) refuse_path(path, checkpoints(), "is not a folder");
   require_room_to_write(path, checkpoints());
 }
 
@@ -195,7 +195,7 @@ void RunFolder::require_no_folders_as_files() const {
   for (const auto& file : {config(), origin(), log(), history(), model(), timeline()}) {
     std::error_code error;
     if (fs::is_directory(file, error))
-      refuse_place(path, file, "is a folder, and a run writes a file of that name");
+      refuse_path(path, file, "is a folder, and a run writes a file of that name");
   }
 }
 
@@ -246,16 +246,16 @@ void RunFolder::require_replaceable() const {
                     "it is in use by {}; wait for it, or choose another folder with --output DIR",
                     path.string(), found->first.string(), found->second.describe()));
   }
-  (void)place_aside();
+  (void)free_name();
 }
 
-fs::path RunFolder::place_aside() const {
+fs::path RunFolder::free_name() const {
   return next_free(path.has_filename() ? path : path.parent_path());  // without a slash
 }
 
 fs::path RunFolder::move_aside() const {
   remove_leftovers();
-  auto moved = place_aside();
+  auto moved = free_name();
   rename_durably(path.has_filename() ? path : path.parent_path(), moved);
   return moved;
 }
@@ -264,9 +264,9 @@ void RunFolder::remove_leftovers() const {
   for (const auto& entry : entries_in(path)) {
     const auto name = entry.filename().string();
     const bool is_ours =
-        is_part_file(name, ".curves.part") || is_part_file(name, mark_name) ||
+        is_unfinished_file(name, ".curves.part") || is_unfinished_file(name, mark_name) ||
         name == ".curves.part" ||
-        std::ranges::any_of(run_names, [&](auto own) { return is_part_file(name, own); });
+        std::ranges::any_of(run_names, [&](auto own) { return is_unfinished_file(name, own); });
     if (is_ours && fs::is_regular_file(fs::symlink_status(entry))) fs::remove(entry);
   }
 }
@@ -354,8 +354,8 @@ void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t 
   document["sample"] = {{"input_shape", layout.input_shape},
                         {"classes", layout.classes},
                         {"target_shape", layout.target_shape},
-                        {"input_parts", layout.input_parts},
-                        {"target_parts", layout.target_parts}};
+                        {"input_parts", layout.input_shapes},
+                        {"target_parts", layout.target_shapes}};
   // A command line and a folder's name may hold any bytes.
   constexpr auto replace = Json::error_handler_t::replace;
   write_file_atomically(file, document.dump(2, ' ', false, replace) + "\n");

@@ -78,7 +78,7 @@ struct RunFolder {
 
  private:
   [[nodiscard]] std::vector<std::string> entries_in_the_way() const;
-  [[nodiscard]] std::filesystem::path place_aside() const;
+  [[nodiscard]] std::filesystem::path free_name() const;
 };
 
 // Origin of a run, for repeating it.

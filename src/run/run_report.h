@@ -60,7 +60,7 @@ class StepNotes final : public Observer {
 class RunCheckpoints {
  public:
   // Collective. The trainer must outlive it.
-  RunCheckpoints(const RunConfig& config, const RunFolder& folder, const WorkShare& share,
+  RunCheckpoints(const RunConfig& config, const RunFolder& folder, const WorkPart& share,
                  const Communicator& communicator, const Trainer& trainer);
 
   // Adds its observer, where this rank has one; it must outlive the trainer's run().

@@ -79,7 +79,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   const auto& config = run.config;
   const auto& options = context.options;
   const bool is_root = communicator.rank() == 0;
-  const auto share = share_work(config, communicator);
+  const auto share = part_of_work(config, communicator);
   const auto datasets = share_datasets(share, run.datasets);
   const auto training = make_training_loader(config, datasets.training, share.replica,
                                              share.replicas, share.replicas_here);
@@ -104,7 +104,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   std::optional<ModelSummary> summary;  // of rank 0
   if (is_root) summary = summarize(*run.network, run.datasets.training->layout().input_shape);
   const auto share_text =
-      describe_work_share(config, run.datasets, *run.network, communicator.size());
+      describe_sharing(config, run.datasets, *run.network, communicator.size());
   auto settings = make_trainer_options(config);
   settings.made_with = made_with_here();
   settings.stop_requested = [&stopping = context.stopping] { return stopping.is_requested(); };

@@ -56,7 +56,7 @@ std::string path_for_shell(const fs::path& program) {
 
 // InputError: another program trained the run, with parts that this one lacks. Predictions need no
 // loss.
-void require_own_parts(const TrainedRun& trained, const TrainedJob& job, const RunParts& parts) {
+void require_own_components(const TrainedRun& trained, const TrainedJob& job, const RunComponents& parts) {
   const auto own = own_parts(parts);
   auto origin = read_run_origin(trained.run.origin());
   std::erase_if(origin.own_parts, [&](const std::string& part) {
@@ -69,8 +69,8 @@ void require_own_parts(const TrainedRun& trained, const TrainedJob& job, const R
                   job.command, job.path.string(), program, join(origin.own_parts, " and ")));
 }
 
-RunConfig config_of(const TrainedRun& trained, const TrainedJob& job, const RunParts& parts) {
-  require_own_parts(trained, job, parts);
+RunConfig config_of(const TrainedRun& trained, const TrainedJob& job, const RunComponents& parts) {
+  require_own_components(trained, job, parts);
   ConfigSource source{trained.run.config(), std::nullopt, job.overrides};
   source.is_record = true;
   return load_run_config(source, parts.models);
@@ -86,7 +86,7 @@ void require_device_for(const TrainedJob& job, RunConfig config) {
 // Reads the data as in validation: whole, in order, never varied. A job that needs no data gets
 // samples of the layout that the run has recorded.
 Datasets datasets_of(const TrainedJob& job, const TrainedRun& trained, const RunConfig& config,
-                     const RunParts& parts, const RankPreparation& as) {
+                     const RunComponents& parts, const RankPreparation& as) {
   const auto layout = job.reads_data ? std::nullopt : recorded_layout(trained.run.origin());
   if (layout) {
     const auto made = std::make_shared<RandomDataset>(*layout, 1, config.seed);
@@ -98,7 +98,7 @@ Datasets datasets_of(const TrainedJob& job, const TrainedRun& trained, const Run
 }
 
 TrainedModel prepare_trained(const TrainedJob& job, const TrainedRun& trained,
-                             const RunConfig& config, const RunParts& parts,
+                             const RunConfig& config, const RunComponents& parts,
                              const RankPreparation& as) {
   TrainedModel model{.config = config};
   if (as.rank == 0) model.checkpoint = find_checkpoint(trained, job.checkpoint);
@@ -113,7 +113,7 @@ TrainedModel prepare_trained(const TrainedJob& job, const TrainedRun& trained,
 
 }  // namespace
 
-int run_trained(const TrainedJob& job, const RunParts& parts, const RunOptions& options) {
+int run_trained(const TrainedJob& job, const RunComponents& parts, const RunOptions& options) {
   const auto environment = detect_launch_environment();
   keep_freed_memory();
   TrainedRun trained;
@@ -142,7 +142,7 @@ int run_trained(const TrainedJob& job, const RunParts& parts, const RunOptions& 
   return run_rank_job(environment, of_rank);
 }
 
-RunConfig check_trained(const TrainedJob& job, const RunParts& parts) {
+RunConfig check_trained(const TrainedJob& job, const RunComponents& parts) {
   const auto trained = find_trained_run(job.command, job.path);
   auto config = config_of(trained, job, parts);
   (void)job.prepare(prepare_trained(job, trained, config, parts, {}), true);

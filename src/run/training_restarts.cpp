@@ -40,7 +40,7 @@ bool can_go_on(const PreparedRun& run, int ranks) {
   try {
     const auto replicas = replicas_of(run.config, ranks);
     (void)batch_size_of(run.config.training, replicas);
-    require_work_share(run.config, run.datasets, *run.network, ranks);
+    require_sharing(run.config, run.datasets, *run.network, ranks);
     require_pipeline(run.config, *run.network, ranks);
     return true;
   } catch (const InputError&) {

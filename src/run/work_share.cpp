@@ -78,7 +78,7 @@ std::string describe_whole(const SpatialNetworkPlan& plan, const Network& networ
 
 }  // namespace
 
-void require_work_share(const RunConfig& config, const Datasets& datasets, const Network& network,
+void require_sharing(const RunConfig& config, const Datasets& datasets, const Network& network,
                         int ranks) {
   (void)mesh_of(config, ranks);
   (void)sample_cut_of(config, datasets, network);
@@ -95,9 +95,9 @@ std::optional<SpatialNetworkPlan> sample_cut_of(const RunConfig& config, const D
   return plan_of(config, datasets, network);
 }
 
-WorkShareText describe_work_share(const RunConfig& config, const Datasets& datasets,
+SharingText describe_sharing(const RunConfig& config, const Datasets& datasets,
                                   const Network& network, int ranks) {
-  WorkShareText text;
+  SharingText text;
   const auto cut = sample_cut_of(config, datasets, network);
   if (!cut) return text;
   const auto& plan = *cut;
@@ -115,13 +115,13 @@ WorkShareText describe_work_share(const RunConfig& config, const Datasets& datas
   return text;
 }
 
-WorkShare share_work(const RunConfig& config, const Communicator& communicator) {
+WorkPart part_of_work(const RunConfig& config, const Communicator& communicator) {
   if (const int all = config.training.virtual_ranks; all > 0) {
     const auto parts = parts_of_rank(all, communicator.size(), communicator.rank());
     return {std::nullopt, parts.first, all, parts.size()};
   }
   const auto shape = mesh_of(config, communicator.size());
-  WorkShare share{.mesh = std::nullopt, .replica = communicator.rank(), .replicas = shape.ranks()};
+  WorkPart share{.mesh = std::nullopt, .replica = communicator.rank(), .replicas = shape.ranks()};
   if (shape.length(MeshAxis::data) == shape.ranks()) return share;
   share.mesh.emplace(communicator, config.parallel.mesh());
   share.replica = share.mesh->coordinate(MeshAxis::data);
@@ -129,7 +129,7 @@ WorkShare share_work(const RunConfig& config, const Communicator& communicator) 
   return share;
 }
 
-Datasets share_datasets(const WorkShare& share, const Datasets& whole) {
+Datasets share_datasets(const WorkPart& share, const Datasets& whole) {
   if (!share.shares_samples()) return whole;
   const auto rows = own_rows(*share.mesh, lengths_of(whole));
   auto part = whole;
@@ -138,7 +138,7 @@ Datasets share_datasets(const WorkShare& share, const Datasets& whole) {
   return part;
 }
 
-void share_objective(const WorkShare& share, const Datasets& whole, Objective& objective) {
+void share_objective(const WorkPart& share, const Datasets& whole, Objective& objective) {
   if (!share.shares_samples()) return;
   const auto& group = share.mesh->spatial();
   const auto lengths = lengths_of(whole);
@@ -149,7 +149,7 @@ void share_objective(const WorkShare& share, const Datasets& whole, Objective& o
   objective.part = {.rank = group.rank(), .ranks = group.size(), .loss_factor = part};
 }
 
-void share_network(const WorkShare& share, const Datasets& whole, Network& network) {
+void share_network(const WorkPart& share, const Datasets& whole, Network& network) {
   if (!share.shares_samples()) return;
   network.share_samples(make_spatial_partition(*share.mesh, network, lengths_of(whole)));
 }

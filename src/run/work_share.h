@@ -16,7 +16,7 @@ class Network;
 struct Objective;
 
 // Share of this rank.
-struct WorkShare {
+struct WorkPart {
   std::optional<DeviceMesh> mesh;  // none where each rank is a replica of its own
   int replica = 0;                 // first one whose samples this rank draws
   int replicas = 1;                // of all ranks
@@ -29,7 +29,7 @@ struct WorkShare {
 
 // InputError where so many ranks can't share samples or network: it says what would fit. Doesn't
 // communicate.
-void require_work_share(const RunConfig& config, const Datasets& datasets, const Network& network,
+void require_sharing(const RunConfig& config, const Datasets& datasets, const Network& network,
                         int ranks);
 
 // Layers of the configured network, by which samples are cut; empty where it makes no fields.
@@ -43,20 +43,20 @@ void require_work_share(const RunConfig& config, const Datasets& datasets, const
                                                               const Network& network);
 
 // Description for the run's log; empty where ranks don't share samples.
-struct WorkShareText {
+struct SharingText {
   std::vector<std::string> lines, warnings;
 };
-[[nodiscard]] WorkShareText describe_work_share(const RunConfig& config, const Datasets& datasets,
+[[nodiscard]] SharingText describe_sharing(const RunConfig& config, const Datasets& datasets,
                                                 const Network& network, int ranks);
 
 // Collective.
-[[nodiscard]] WorkShare share_work(const RunConfig& config, const Communicator& communicator);
+[[nodiscard]] WorkPart part_of_work(const RunConfig& config, const Communicator& communicator);
 
 // Restricts data sets and network to this rank's rows where samples are shared, and makes the
 // objective count a sample once. `whole`: as made from the configuration. Local.
-[[nodiscard]] Datasets share_datasets(const WorkShare& share, const Datasets& whole);
-void share_objective(const WorkShare& share, const Datasets& whole, Objective& objective);
-void share_network(const WorkShare& share, const Datasets& whole, Network& network);
+[[nodiscard]] Datasets share_datasets(const WorkPart& share, const Datasets& whole);
+void share_objective(const WorkPart& share, const Datasets& whole, Objective& objective);
+void share_network(const WorkPart& share, const Datasets& whole, Network& network);
 
 // Reads Datasets::loads into memory that the ranks of a node share, a part by each rank; where they
 // can't share so much each has a copy, and a warning is added. The memory goes with the last rank,

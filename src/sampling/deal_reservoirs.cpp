@@ -124,7 +124,7 @@ std::vector<std::int64_t> slots_of(const SavedReservoir& saved, ReservoirPolicy 
   return slots;
 }
 
-std::int64_t share_of(std::int64_t whole, int rank, int ranks) {
+std::int64_t part_of_rank(std::int64_t whole, int rank, int ranks) {
   return whole / ranks + (rank < whole % ranks ? 1 : 0);
 }
 
@@ -147,8 +147,8 @@ DealtReservoir deal_reservoirs(std::span<const SavedReservoir> saved,
   const auto mine = candidates_for(saved, options, key, ranks, std::min(sum.size, room));
 
   DealtReservoir dealt;
-  dealt.state = {.arrivals = share_of(sum.arrivals, options.rank, ranks),
-                 .draws = share_of(sum.draws, options.rank, ranks),
+  dealt.state = {.arrivals = part_of_rank(sum.arrivals, options.rank, ranks),
+                 .draws = part_of_rank(sum.draws, options.rank, ranks),
                  .size = narrow<std::int64_t>(mine.size()),
                  .deals = deals};
   dealt.samples.resize(mine.size());

@@ -44,7 +44,7 @@ std::string greatest_text(const NumberRule& rule) {
 }  // namespace
 
 void refuse(const ConfigValue& value, std::string_view path, std::string_view reason) {
-  throw InputError(fmt::format("{}: {}{}{}", value.place, path, path.empty() ? "" : ": ", reason));
+  throw InputError(fmt::format("{}: {}{}{}", value.origin, path, path.empty() ? "" : ": ", reason));
 }
 
 std::string suggestion(std::string_view word, const std::vector<std::string>& known) {
@@ -152,7 +152,7 @@ void read_value(const ConfigValue& value, const std::string& path, std::string& 
                 const PathText& rule) {
   if (value.kind != ConfigValue::Kind::scalar)
     refuse_value(value, path, expectation(destination, rule));
-  destination = expand_path(value.text, fmt::format("{}: {}", value.place, path));
+  destination = expand_path(value.text, fmt::format("{}: {}", value.origin, path));
 }
 
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,

@@ -187,7 +187,7 @@ class SectionReader {
   template <ConfigStruct T>
   void operator()(std::string_view key, T& destination) const {
     ConfigValue empty;
-    empty.place = mapping_.place;
+    empty.origin = mapping_.origin;
     const ConfigValue* value = mapping_.find(key);
     read_section(value != nullptr ? *value : empty, path_of(key), destination, settings_,
                  other_keys_);

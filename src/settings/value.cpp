@@ -20,11 +20,11 @@ ConfigValue* ConfigValue::find(std::string_view key) {
 
 bool ConfigValue::operator==(const ConfigValue&) const = default;
 
-ConfigValue scalar_value(std::string_view text, std::string_view place) {
+ConfigValue scalar_value(std::string_view text, std::string_view origin) {
   ConfigValue value;
   value.kind = ConfigValue::Kind::scalar;
   value.text = text;
-  value.place = place;
+  value.origin = origin;
   return value;
 }
 
@@ -44,15 +44,15 @@ std::string describe(const ConfigValue& value) {
 
 // Options of the command line have their names for a place; a file's places end with a line.
 bool is_from_command_line(const ConfigValue& value) {
-  return value.place == command_line || value.place.starts_with('-');
+  return value.origin == command_line || value.origin.starts_with('-');
 }
 
-const std::string& place_of(const ConfigValue& root, std::string_view dotted_key) {
+const std::string& origin_of(const ConfigValue& root, std::string_view dotted_key) {
   const auto dot = dotted_key.find('.');
   const ConfigValue* child = root.find(dotted_key.substr(0, dot));
-  if (child == nullptr) return root.place;
-  return dot == std::string_view::npos ? child->place
-                                       : place_of(*child, dotted_key.substr(dot + 1));
+  if (child == nullptr) return root.origin;
+  return dot == std::string_view::npos ? child->origin
+                                       : origin_of(*child, dotted_key.substr(dot + 1));
 }
 
 namespace {
@@ -100,12 +100,12 @@ void set_value(ConfigValue& root, std::string_view dotted_key, ConfigValue value
     if (target->kind != ConfigValue::Kind::mapping) {
       *target = {};
       target->kind = ConfigValue::Kind::mapping;
-      target->place = value.place;
+      target->origin = value.origin;
     }
     ConfigValue* child = target->find(key);
     if (child == nullptr) {
       child = &target->entries.emplace_back(ConfigEntry{std::string(key), {}}).value;
-      child->place = value.place;
+      child->origin = value.origin;
     }
     target = child;
   }

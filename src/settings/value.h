@@ -24,7 +24,7 @@ struct ConfigValue {
   bool is_quoted = false;            // a scalar that is text, whatever it looks like
   std::vector<ConfigValue> items;    // of a list
   std::vector<ConfigEntry> entries;  // of a mapping, each key once
-  std::string place;         // "FILE:LINE", of its key if it has one; "command line"; or an option
+  std::string origin;         // "FILE:LINE", of its key if it has one; "command line"; or an option
   std::string comment = {};  // meaning of nothing, for readers of the file
   int distance = 0;          // mappings that it was merged over; nearer values win
 
@@ -42,7 +42,7 @@ struct ConfigEntry {
   bool operator==(const ConfigEntry&) const = default;
 };
 
-[[nodiscard]] ConfigValue scalar_value(std::string_view text, std::string_view place = {});
+[[nodiscard]] ConfigValue scalar_value(std::string_view text, std::string_view origin = {});
 
 // `"abc"`, `nothing`, `a list` or `a mapping`, for messages.
 [[nodiscard]] std::string describe(const ConfigValue& value);
@@ -50,7 +50,7 @@ struct ConfigEntry {
 [[nodiscard]] bool is_from_command_line(const ConfigValue& value);
 
 // Place of "training.lr", or of the nearest mapping above it that exists.
-[[nodiscard]] const std::string& place_of(const ConfigValue& root, std::string_view dotted_key);
+[[nodiscard]] const std::string& origin_of(const ConfigValue& root, std::string_view dotted_key);
 
 // Sets "training.lr", replacing its value. Sections on the way are made; other values become
 // mappings.

@@ -69,7 +69,7 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
   prepared.network =
       make_network(config, prepared.datasets.training->layout(), request.parts.models);
   require_batch_norms_to_synchronize(config.model, *prepared.network);
-  require_work_share(config, prepared.datasets, *prepared.network, ranks);
+  require_sharing(config, prepared.datasets, *prepared.network, ranks);
   require_pipeline(config, *prepared.network, ranks);
   (void)make_training_loader(config, prepared.datasets.training, 0, replicas);
   return prepared;
@@ -94,8 +94,8 @@ struct Training {
   std::optional<PipelineCut> cut;
 };
 
-Training make_training(const RunConfig& config, const RunParts& parts, const Datasets& datasets,
-                       const Communicator& communicator, const WorkShare& share,
+Training make_training(const RunConfig& config, const RunComponents& parts, const Datasets& datasets,
+                       const Communicator& communicator, const WorkPart& share,
                        std::shared_ptr<Network> network, std::unique_ptr<FlatOptimizer> optimizer,
                        const Loaders& loaders, TrainerOptions options) {
   const auto device = start_device(config.device, communicator);
@@ -139,7 +139,7 @@ double data_wait_of_step(const BenchReport& report) {
 
 // Measures a step without communication and its layers, with a network and a trainer of its own.
 void profile_steps(const BenchRequest& request, const RunConfig& config, const Datasets& datasets,
-                   const Communicator& communicator, const WorkShare& share, const Loaders& loaders,
+                   const Communicator& communicator, const WorkPart& share, const Loaders& loaders,
                    BenchReport& report) {
   auto options = trainer_options(config);
   options.reducer.communicate = false;
@@ -226,7 +226,7 @@ BenchPlan forgetting_warmup(const BenchPlan& plan, std::function<void()> forget)
 // All ranks' trials, by rank. A replica's ranks draw the same samples, so each counts its share.
 // Collective.
 std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
-                                            const WorkShare& share,
+                                            const WorkPart& share,
                                             const std::vector<BenchTrial>& mine) {
   std::vector<std::vector<BenchTrial>> all(static_cast<std::size_t>(communicator.size()));
   for (auto trial : mine) {
@@ -238,9 +238,9 @@ std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
 }
 
 // One mode's trials, of all ranks. `halos` counts them where ranks share samples.
-BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, const RunParts& parts,
+BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, const RunComponents& parts,
                               PreparedBench& prepared, const Communicator& communicator,
-                              const WorkShare& share, HaloCounter& halos, const Loaders& loaders,
+                              const WorkPart& share, HaloCounter& halos, const Loaders& loaders,
                               Training& training) {
   if (mode == BenchMode::io)
     return {mode,
@@ -284,7 +284,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   };
   const auto halos = std::make_shared<HaloCounter>();
   communicator.add_listener(halos);  // before the ranks are split
-  const auto share = share_work(config, communicator);
+  const auto share = part_of_work(config, communicator);
   const auto datasets = share_datasets(share, prepared.datasets);
   const Loaders loaders = {make_training_loader(config, datasets.training, share.replica,
                                                 share.replicas, share.replicas_here),
@@ -302,7 +302,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
     const auto& shape = training.cut->shape;
     report.pipeline = {shape,
                        gather_values(communicator, training.pipelined->take_idle_time().share()),
-                       ideal_idle_share(shape)};
+                       ideal_idle_fraction(shape)};
   }
   report.peak_bytes = gather_values(communicator, narrow<std::int64_t>(peak_resident_bytes()));
   const auto use = memory_use(trainer ? trainer->device() : torch::Device(torch::kCPU));

@@ -138,7 +138,7 @@ Json json_of(const HaloUse& use) {
 Json json_of_cut(const BenchReport& report) {
   const auto& cut = report.sample_cut.value();
   return {{"cut", cut.shape},
-          {"computed_whole", cut.whole_share()},
+          {"computed_whole", cut.whole_fraction()},
           {"halo_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::halo_elements)},
           {"kept_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::kept_elements)},
           {"peak_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::peak_elements)}};
@@ -151,15 +151,15 @@ std::string pipeline_line(const BenchReport& report) {
       "idle in the pipeline ({}, {} ranks, {} micro-batches) by rank: {}; by the schedule {} with "
       "equal parts\n",
       name_of(pipeline.shape.schedule), pipeline.shape.ranks, pipeline.shape.micro_batches,
-      by_rank(pipeline.idle_shares, percent), percent(pipeline.ideal));
+      by_rank(pipeline.idle_fractions, percent), percent(pipeline.ideal));
 }
 
 Json json_of(const BenchPipeline& pipeline) {
   return {{"schedule", name_of(pipeline.shape.schedule)},
           {"ranks", pipeline.shape.ranks},
           {"micro_batches", pipeline.shape.micro_batches},
-          {"idle_share", mean_and_deviation(pipeline.idle_shares).mean},
-          {"idle_share_by_rank", pipeline.idle_shares},
+          {"idle_share", mean_and_deviation(pipeline.idle_fractions).mean},
+          {"idle_share_by_rank", pipeline.idle_fractions},
           {"ideal_idle_share", pipeline.ideal}};
 }
 
@@ -258,7 +258,7 @@ Json json_of(const BenchMeasurement& measurement, std::int64_t steps) {
       {"milliseconds_per_step", {{"median", milliseconds[rate.trial]}, {"trials", milliseconds}}},
       {"samples_per_second_by_rank", rank_rates(measurement, rate.trial)}};
   if (measurement.mode == BenchMode::io) return json;
-  const auto shares = shares_of(measurement);
+  const auto shares = fractions_of(measurement);
   json["shares"] = {
       {"compute", shares.compute}, {"communication", shares.communication}, {"data", shares.data}};
   for (const auto& use : measurement.halos) json["halos_by_rank"].push_back(json_of(use));
@@ -299,7 +299,7 @@ BenchRate rate_of(const BenchMeasurement& measurement) {
   return {rates[middle], rates[order[quarter]], rates[order[order.size() - 1 - quarter]], middle};
 }
 
-BenchShares shares_of(const BenchMeasurement& measurement) {
+StepFractions fractions_of(const BenchMeasurement& measurement) {
   const auto rates = samples_per_second(measurement);
   const auto middle = rate_of(measurement);
   double seconds = 0, data = 0, communication = 0;
@@ -325,7 +325,7 @@ std::optional<BenchVerdict> verdict_of(const BenchReport& report) {
   if (both.is_noisy() || outruns(both, computing) ||
       (overlap && (loading.is_noisy() || computing.is_noisy())))
     return std::nullopt;
-  const auto shares = shares_of(*full);
+  const auto shares = fractions_of(*full);
   const std::string rates = fmt::format(
       "the loader alone makes {} samples/s, training on a cached batch takes {}, both together {}",
       format_rate(loading.median), format_rate(computing.median), format_rate(both.median));
@@ -358,7 +358,7 @@ std::string to_text(const BenchReport& report) {
   for (const auto& measurement : report.measurements) text += line_of(measurement, setup.steps);
   text += fmt::format("\n{}", noise_line(report));
   if (const auto* const full = find(report, BenchMode::full)) {
-    const auto shares = shares_of(*full);
+    const auto shares = fractions_of(*full);
     text +=
         fmt::format("of a full step: compute {}, waiting for gradients {}, for data {}\n",
                     percent(shares.compute), percent(shares.communication), percent(shares.data));

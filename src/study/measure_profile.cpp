@@ -28,9 +28,9 @@ using StepTimes = std::vector<double>;
 // Takes the times of a trainer's steps: the trainer tells when forward is done, hooks on the
 // parameters, after its own, when gradients are ready. Made after the trainer; the network keeps
 // the hooks. Moments are read some steps later, so that nobody waits for a device.
-class StepRecorder {
+class StepClock {
  public:
-  StepRecorder(const Network& network, DeviceClock clock)
+  StepClock(const Network& network, DeviceClock clock)
       : clock_(std::move(clock)), step_(std::make_shared<Moments>()) {
     for (const auto& parameter : network.named_parameters()) {
       if (!parameter.value().requires_grad()) continue;
@@ -107,14 +107,14 @@ double robust_deviation(const std::vector<double>& values) {
 }
 
 // Records steps without waiting for the device between them, as in a training.
-std::vector<StepTimes> record_steps(const Communicator& communicator, Trainer& trainer,
+std::vector<StepTimes> clock_steps(const Communicator& communicator, Trainer& trainer,
                                     const Network& network, const Batch& batch,
                                     const BenchPlan& plan) {
   for (std::int64_t step = 0; step < plan.warmup; ++step) {
     trainer.step(batch);
     plan.step_done();
   }
-  StepRecorder recorder(network, DeviceClock(trainer.device(), plan.device_runtime));
+  StepClock recorder(network, DeviceClock(trainer.device(), plan.device_runtime));
   trainer.listen([&] { recorder.forward_is_done(); });
   for (std::int64_t step = 0; step < checked_multiply(plan.steps, plan.trials); ++step) {
     communicator.barrier();  // as averaging gradients makes all ranks begin a step together
@@ -133,7 +133,7 @@ std::vector<StepTimes> record_steps(const Communicator& communicator, Trainer& t
 StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
                             const Network& network, Loader& loader, const BenchPlan& plan) {
   const Batch batch = first_batch(loader);
-  const auto steps = record_steps(communicator, trainer, network, batch, plan);
+  const auto steps = clock_steps(communicator, trainer, network, batch, plan);
   std::vector<double> slowest, times;  // by step; by part, and then the deviation
   for (const auto& step : steps) slowest.push_back(step[0] + step[1] + step[2]);
   for (std::size_t part = 0; part < steps.front().size(); ++part) {

@@ -182,7 +182,7 @@ void require_nothing_else_shared(const RunConfig& base) {
   if (base.parallel.data > 1) refuse_value("parallel.data", base.parallel.data);
 }
 
-SharedSamples shared_samples(const RunConfig& base, const RunParts& parts) {
+SharedSamples shared_samples(const RunConfig& base, const RunComponents& parts) {
   require_nothing_else_shared(base);
   const auto layout = make_datasets(base, parts, {.loads_later = true}).training->layout();
   SharedSamples samples{field_layers_of(base, layout, parts.models),

@@ -104,7 +104,7 @@ struct SweepFolder : ResultsFolder {
 struct TrialSetting {
   SweepRequest request;
   MachineFacts machine;
-  std::vector<TrialPlace> places;
+  std::vector<TrialSite> sites;
   std::vector<std::int64_t> epochs;  // of each trial in all
 };
 
@@ -122,6 +122,6 @@ struct TrialSetting {
 // The words of `kolo train` for the trial, after the program.
 [[nodiscard]] std::vector<std::string> trial_words(const TrialSetting& setting,
                                                    const SweepFolder& folder, const Sweep& sweep,
-                                                   const Trial& trial, const TrialPlace& place);
+                                                   const Trial& trial, const TrialSite& place);
 
 }  // namespace kolo

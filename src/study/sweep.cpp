@@ -128,7 +128,7 @@ Sweep plan_sweep(const SweepRequest& request, const SweepSpace& space) {
   for (const auto& key : space.keys) sweep.space.push_back(key.text);
   sweep.settings = space.settings;
   sweep.random = request.random;
-  sweep.ranks = request.places.ranks;
+  sweep.ranks = request.sites.ranks;
   sweep.target = request.target.value_or(not_measured);
   for (auto& settings :
        request.random > 0 ? random_trials(space, sweep.seed, request.random) : grid_of(space)) {
@@ -146,8 +146,8 @@ int threads_of(const RunConfig& base, const SweepSpace& space, const TrialSettin
   for (const auto& key : space.keys)
     if (std::ranges::find(key.keys, "device.intra_threads") != key.keys.end()) return 0;
   if (fs::exists(folder.file())) return Sweep::read(folder.file()).threads;
-  const int cores = setting.places.front().cores;
-  return cores > 0 ? std::max(1, cores / setting.request.places.ranks) : 0;
+  const int cores = setting.sites.front().cores;
+  return cores > 0 ? std::max(1, cores / setting.request.sites.ranks) : 0;
 }
 
 // A request that has been checked, with its folder and its plan.
@@ -175,12 +175,12 @@ PreparedSweep prepare(SweepRequest request) {
   sweep = plan_sweep(request, space);
   setting.request = request;
   setting.machine = examine_machine(detect_launch_environment(), base.communication.launcher);
-  auto place_options = request.places;
+  auto place_options = request.sites;
   place_options.gpus = visible_gpus(base);
-  setting.places = trial_places(setting.machine, allowed_cores(), place_options);
+  setting.sites = trial_sites(setting.machine, allowed_cores(), place_options);
   sweep.threads = threads_of(base, space, setting, folder);
   (void)rank_command({.ranks = sweep.ranks,
-                      .oversubscribe = request.places.oversubscribe,
+                      .oversubscribe = request.sites.oversubscribe,
                       .threads = std::max(sweep.threads, base.device.intra_threads)},
                      setting.machine);
   const auto epochs = check_trials(request, folder, sweep);
@@ -212,7 +212,7 @@ std::string describe_sweep(SweepRequest request) {
   std::string text;
   for (const auto& trial : sweep.trials) {
     if (!is_to_do(trial)) continue;
-    auto words = trial_words(setting, folder, sweep, trial, setting.places.front());
+    auto words = trial_words(setting, folder, sweep, trial, setting.sites.front());
     words.insert(words.begin(), setting.request.program_name);
     text += fmt::format("trial {}: {}\n  {}\n", trial.number, describe(trial), as_typed(words));
   }
@@ -230,7 +230,7 @@ FinishedSweep run_sweep(SweepRequest request) {
   const auto to_do = std::ranges::count_if(sweep.trials, is_to_do);
   setting.request.say(fmt::format("{}, {} to do, {} at once on {} each; results in {}",
                                   counted(std::ssize(sweep.trials), "trial"), to_do,
-                                  setting.places.size(), counted(sweep.ranks, "rank"),
+                                  setting.sites.size(), counted(sweep.ranks, "rank"),
                                   folder.path.string()));
   finished.was_stopped = run_trials(setting, folder, sweep);
   folder.write_page();

@@ -103,7 +103,7 @@ double seconds_left(const TrialSetting& setting, const Sweep& sweep) {
     measured += trained;
   }
   if (measured <= 0 || left <= 0) return 0;
-  return left * seconds / measured / static_cast<double>(setting.places.size());
+  return left * seconds / measured / static_cast<double>(setting.sites.size());
 }
 
 std::string describe_result(const Sweep& sweep, const Trial& trial) {

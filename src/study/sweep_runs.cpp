@@ -25,12 +25,12 @@ namespace fs = std::filesystem;
 constexpr int most_failures = 2;  // a failed trial is tried once more
 
 bool starts_with_srun(const TrialSetting& setting) {
-  return setting.machine.launcher == Launcher::srun && setting.request.places.ranks == 1;
+  return setting.machine.launcher == Launcher::srun && setting.request.sites.ranks == 1;
 }
 
 // A trial of one rank needs no launcher, unless it is to run on another node of a Slurm job.
 RankCommand command_of(const TrialSetting& setting, const SweepFolder& folder, const Sweep& sweep,
-                       const Trial& trial, const TrialPlace& place) {
+                       const Trial& trial, const TrialSite& place) {
   RankCommand command{{setting.request.program.string()}, {}};
   for (const auto& word : trial_words(setting, folder, sweep, trial, place))
     command.argv.push_back(word);
@@ -77,7 +77,7 @@ class TrialRunner {
  public:
   TrialRunner(const TrialSetting& setting, const SweepFolder& folder, Sweep& sweep)
       : setting_(setting), folder_(folder), sweep_(sweep) {
-    for (std::size_t place = 0; place < setting.places.size(); ++place) free_.insert(place);
+    for (std::size_t place = 0; place < setting.sites.size(); ++place) free_.insert(place);
     for (std::size_t i = 0; i < sweep.trials.size(); ++i)
       if (is_to_do(sweep.trials[i])) queue_.push_back(i);
     // The longest first, so that none is left alone at the end.
@@ -117,7 +117,7 @@ class TrialRunner {
   void start(std::size_t number) {
     auto& trial = sweep_.trials[number];
     const auto place = *free_.begin();
-    const auto& where = setting_.places[place];
+    const auto& where = setting_.sites[place];
     const auto command = command_of(setting_, folder_, sweep_, trial, where);
     trial.state = TrialState::running;
     const auto output = open_output(folder_.output(trial));
@@ -210,14 +210,14 @@ bool is_to_do(const Trial& trial) {
 
 std::vector<std::string> trial_words(const TrialSetting& setting, const SweepFolder& folder,
                                      const Sweep& sweep, const Trial& trial,
-                                     const TrialPlace& place) {
+                                     const TrialSite& place) {
   const auto& request = setting.request;
   auto words = train_words(request, sweep, trial);
   if (sweep.threads > 0) words.push_back(fmt::format("device.intra_threads={}", sweep.threads));
   const auto run = folder.run(trial);
   words.insert(words.end(), {"--output", run.path.string()});
   words.insert(words.end(), place.arguments.begin(), place.arguments.end());
-  if (request.places.oversubscribe) words.emplace_back("--oversubscribe");
+  if (request.sites.oversubscribe) words.emplace_back("--oversubscribe");
   if (run.holds_checkpoint()) words.emplace_back("--resume");
   words.insert(words.begin(), "train");
   return words;

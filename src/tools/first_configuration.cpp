@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct DataParts {
+struct DataSplits {
   fs::path training, validation;  // validation: empty if there is none
 };
 
@@ -44,19 +44,19 @@ std::string line(const std::string& setting, std::string_view comment) {
 }
 
 // The folder's first part of these names: a folder, an HDF5 file or a box's .npy pair.
-fs::path find_part(const fs::path& folder, std::initializer_list<const char*> names) {
+fs::path find_split(const fs::path& folder, std::initializer_list<const char*> names) {
   for (const auto* const name : names) {
     if (fs::exists(npy_data_file(folder / name))) return folder / name;
     for (const auto* const ending : {"", ".h5", ".hdf5"})
-      if (auto part = folder / (std::string(name) + ending); fs::exists(part)) return part;
+      if (auto split = folder / (std::string(name) + ending); fs::exists(split)) return split;
   }
   return {};
 }
 
-DataParts find_parts(const fs::path& data) {
-  DataParts parts{find_part(data, {"train", "training"}),
-                  find_part(data, {"valid", "val", "validation", "test"})};
-  return parts.training.empty() ? DataParts{data, {}} : parts;
+DataSplits find_splits(const fs::path& data) {
+  DataSplits splits{find_split(data, {"train", "training"}),
+                  find_split(data, {"valid", "val", "validation", "test"})};
+  return splits.training.empty() ? DataSplits{data, {}} : splits;
 }
 
 // A path as YAML takes it.
@@ -70,19 +70,19 @@ std::string path_text(const fs::path& path) {
 }
 
 // Lines of the keys that end in _dir or _path.
-std::string path_lines(const DataParts& parts, std::string_view ending) {
-  const auto training = fmt::format("  train_{}: {}\n", ending, path_text(parts.training));
-  if (parts.validation.empty())
+std::string path_lines(const DataSplits& splits, std::string_view ending) {
+  const auto training = fmt::format("  train_{}: {}\n", ending, path_text(splits.training));
+  if (splits.validation.empty())
     return training +
            line(fmt::format("# valid_{}:", ending), "without it every fifth sample validates");
-  return training + fmt::format("  valid_{}: {}\n", ending, path_text(parts.validation));
+  return training + fmt::format("  valid_{}: {}\n", ending, path_text(splits.validation));
 }
 
-std::int64_t training_samples(std::int64_t all, const DataParts& parts) {
-  return parts.validation.empty() ? all - (all + 3) / 5 : all;
+std::int64_t training_samples(std::int64_t all, const DataSplits& splits) {
+  return splits.validation.empty() ? all - (all + 3) / 5 : all;
 }
 
-Draft draft_images(const DataParts& parts, const nlohmann::ordered_json& found) {
+Draft draft_images(const DataSplits& splits, const nlohmann::ordered_json& found) {
   const auto& facts = found["facts"];
   const auto images = found["arrays"][0]["shape"][0].get<std::int64_t>();
   const auto heights = facts["heights"].get<std::vector<std::int64_t>>(),
@@ -93,39 +93,39 @@ Draft draft_images(const DataParts& parts, const nlohmann::ordered_json& found) 
                               facts["images by class"].size(),
                               least < most ? fmt::format("{} to ", least) : "", most),
           .data = line("name: imagenet", "a folder of images for each class") +
-                  path_lines(parts, "dir") +
+                  path_lines(splits, "dir") +
                   line("# horizontal_flip: false", "where left and right make a difference"),
           .model = line("name: small_cnn", "resnet34 for tens of thousands of images") +
                    line(fmt::format("input_shape: [{0}, {0}, 3]", side),
                         "what all images are brought to"),
           .rate = .003,
-          .samples = training_samples(images, parts)};
+          .samples = training_samples(images, splits)};
 }
 
 // MNIST's or CIFAR-10's files.
-Draft draft_known(const DataParts& parts, const nlohmann::ordered_json& found, bool is_mnist) {
+Draft draft_known(const DataSplits& splits, const nlohmann::ordered_json& found, bool is_mnist) {
   std::int64_t images = 1;
   for (const auto& array : found["arrays"])
     if (array["name"].get<std::string>().starts_with("train")) images = array["shape"][0];
   return {.seen = fmt::format("{}'s format, {} training images", is_mnist ? "MNIST" : "CIFAR-10",
                               format_count(images)),
           .data = fmt::format("  name: {}\n  path: {}\n", is_mnist ? "mnist" : "cifar10",
-                              path_text(parts.training)),
+                              path_text(splits.training)),
           .model = line("name: small_cnn", is_mnist ? "mnist_net is quicker" : "or resnet_small"),
           .samples = images,
           .samples_a_minute = 100000};
 }
 
-Draft draft_box(const DataParts& parts) {
-  const auto validation = parts.validation.empty() ? parts.training : parts.validation;
-  const auto size = std::min(BoxFile(parts.training).size(), BoxFile(validation).size());
+Draft draft_box(const DataSplits& splits) {
+  const auto validation = splits.validation.empty() ? splits.training : splits.validation;
+  const auto size = std::min(BoxFile(splits.training).size(), BoxFile(validation).size());
   std::int64_t crop = 4, levels = 1;
   for (; 2 * crop <= std::min<std::int64_t>(size, 32); crop *= 2) ++levels;
   return {
       .seen = fmt::format("simulation box of {}^3 cells", size),
-      .data = fmt::format("  name: nbody\n  train_path: {}\n", path_text(parts.training)) +
+      .data = fmt::format("  name: nbody\n  train_path: {}\n", path_text(splits.training)) +
               line("valid_path: " + path_text(validation),
-                   parts.validation.empty() ? "better another box" : "not the one that trains") +
+                   splits.validation.empty() ? "better another box" : "not the one that trains") +
               line(fmt::format("crop: {}", crop), "cells per edge of a sample") +
               line("n_train: 256", "crops per epoch") + "  n_valid: 32\n",
       .model = "  name: unet3d\n" +
@@ -158,8 +158,8 @@ double largest_of(const ArrayFile& array) {
   return largest;
 }
 
-Draft draft_arrays(const DataParts& parts) {
-  const ArrayCollection collection(parts.training);
+Draft draft_arrays(const DataSplits& splits) {
+  const ArrayCollection collection(splits.training);
   const auto names = collection.names();
   const auto input = guess_array(names, {"inputs", "input", "x", "images", "image", "features"});
   const auto target =
@@ -168,7 +168,7 @@ Draft draft_arrays(const DataParts& parts) {
     throw InputError(fmt::format(
         "init: {} has the arrays {}, whose names don't say which are inputs and which targets; "
         "rename them (inputs, and targets or labels), or name them in data.inputs and data.targets",
-        parts.training.string(), join(names)));
+        splits.training.string(), join(names)));
   }
   const auto inputs = collection.find(input), targets = collection.find(target);
   constexpr double most_classes = 1000;
@@ -177,11 +177,11 @@ Draft draft_arrays(const DataParts& parts) {
                            largest_of(*targets.array) < most_classes;
   std::vector<std::string> numbers;
   if (!has_classes) numbers.push_back(target);
-  const ArraySamples samples(parts.training, {.inputs = {input}, .targets = numbers});
+  const ArraySamples samples(splits.training, {.inputs = {input}, .targets = numbers});
   const auto& layout = samples.layout();
   const auto& shape = layout.input_shape;
   const bool is_image = has_classes && shape.size() == 3 && std::min(shape[1], shape[2]) >= 8;
-  auto data = "  name: arrays\n" + path_lines(parts, "path") +
+  auto data = "  name: arrays\n" + path_lines(splits, "path") +
               line(fmt::format("inputs: [{}]", input),
                    fmt::format("guessed, as the targets, of {}", join(names)));
   if (!has_classes) data += fmt::format("  targets: [{}]\n", target);
@@ -201,30 +201,30 @@ Draft draft_arrays(const DataParts& parts) {
                             : "  name: mlp\n" + line("hidden: [64, 64]", "more for what is hard"),
           .training = has_classes ? "" : line("loss: mse", "or l1"),
           .rate = is_image ? .001 : .003,
-          .samples = training_samples(samples.size(), parts),
+          .samples = training_samples(samples.size(), splits),
           .samples_a_minute = is_image ? 50000 : 200000};
 }
 
-Draft draft_of(const DataParts& parts) {
-  if (fs::is_directory(parts.training) && !ArrayCollection(parts.training).names().empty())
-    return draft_arrays(parts);
-  const auto found = inspect(parts.training, false);
+Draft draft_of(const DataSplits& splits) {
+  if (fs::is_directory(splits.training) && !ArrayCollection(splits.training).names().empty())
+    return draft_arrays(splits);
+  const auto found = inspect(splits.training, false);
   const auto format = found["format"].get<std::string>();
-  if (format == "folder of images") return draft_images(parts, found);
-  if (format == "folder of IDX files") return draft_known(parts, found, true);
-  if (format == "CIFAR-10, binary") return draft_known(parts, found, false);
-  if (format.starts_with("simulation box")) return draft_box(parts);
-  if (format == "samples of arrays" || format == "HDF5 file") return draft_arrays(parts);
+  if (format == "folder of images") return draft_images(splits, found);
+  if (format == "folder of IDX files") return draft_known(splits, found, true);
+  if (format == "CIFAR-10, binary") return draft_known(splits, found, false);
+  if (format.starts_with("simulation box")) return draft_box(splits);
+  if (format == "samples of arrays" || format == "HDF5 file") return draft_arrays(splits);
   throw InputError(fmt::format(
       "init: {} is of another kind ({}): expected a folder with a folder of images for each class, "
       "MNIST's or CIFAR-10's files, .npy arrays, or an HDF5 file",
-      parts.training.string(), format));
+      splits.training.string(), format));
 }
 
 }  // namespace
 
 FirstConfiguration first_configuration(const fs::path& data, const std::string& file) {
-  const auto draft = draft_of(find_parts(data));
+  const auto draft = draft_of(find_splits(data));
   constexpr std::int64_t steps = 20;  // per epoch at least, on one rank
   std::int64_t batch = 32;
   while (batch > 4 && batch * steps > draft.samples) batch /= 2;

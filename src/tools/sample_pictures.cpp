@@ -23,14 +23,14 @@ using PixelColour = std::array<std::uint8_t, 3>;
 constexpr PixelColour red{0xc6, 0x28, 0x28};
 constexpr PixelColour cold{0x21, 0x66, 0xac}, neutral{0xf7, 0xf7, 0xf7}, warm{0xb2, 0x18, 0x2b};
 
-std::uint8_t byte_of(double share) {
-  return static_cast<std::uint8_t>(std::lround(255 * std::clamp(share, 0., 1.)));
+std::uint8_t byte_of(double fraction) {
+  return static_cast<std::uint8_t>(std::lround(255 * std::clamp(fraction, 0., 1.)));
 }
 
-PixelColour between(const PixelColour& first, const PixelColour& last, double share) {
+PixelColour between(const PixelColour& first, const PixelColour& last, double fraction) {
   PixelColour mixed{};
   for (std::size_t i = 0; i < mixed.size(); ++i)
-    mixed[i] = static_cast<std::uint8_t>(std::lround(first[i] + share * (last[i] - first[i])));
+    mixed[i] = static_cast<std::uint8_t>(std::lround(first[i] + fraction * (last[i] - first[i])));
   return mixed;
 }
 

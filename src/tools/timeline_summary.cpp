@@ -62,14 +62,14 @@ double length_of_union(std::vector<Interval> intervals) {
 }
 
 // Rows of a rank's threads, or those of its device, which have their own steps.
-struct Place {
+struct Track {
   int rank = 0;
   bool is_device = false;
 
-  friend auto operator<=>(const Place&, const Place&) = default;
+  friend auto operator<=>(const Track&, const Track&) = default;
 };
 
-Place place_of(const Json& event) {
+Track track_of(const Json& event) {
   return {event["pid"].get<int>(), event.value("tid", 0) >= first_device_row};
 }
 
@@ -83,27 +83,27 @@ class Steps {
       if (event.value("name", "") != "step" || !event.contains("args")) return;
       const auto [begin, end] = interval_of(event);
       const auto number = event["args"].value("step", std::int64_t{-1});
-      by_place_[place_of(event)].insert_or_assign(begin, std::pair(end, number));
+      by_track_[track_of(event)].insert_or_assign(begin, std::pair(end, number));
     });
   }
 
   // Number of the step at this time.
-  [[nodiscard]] std::optional<std::int64_t> number_at(const Place& place, double time) const {
-    const auto found = by_place_.find(place);
-    if (found == by_place_.end()) return std::nullopt;
+  [[nodiscard]] std::optional<std::int64_t> number_at(const Track& track, double time) const {
+    const auto found = by_track_.find(track);
+    if (found == by_track_.end()) return std::nullopt;
     const auto next = found->second.upper_bound(time);
     if (next == found->second.begin()) return std::nullopt;
     const auto& [end, number] = std::prev(next)->second;
     return time <= end ? std::optional(number) : std::nullopt;
   }
   [[nodiscard]] std::size_t count(int rank) const {
-    const auto found = by_place_.find({rank, false});
-    return found == by_place_.end() ? 0 : found->second.size();
+    const auto found = by_track_.find({rank, false});
+    return found == by_track_.end() ? 0 : found->second.size();
   }
 
  private:
   // By their beginnings: ends and numbers.
-  std::map<Place, std::map<double, std::pair<double, std::int64_t>>> by_place_;
+  std::map<Track, std::map<double, std::pair<double, std::int64_t>>> by_track_;
 };
 
 // The passes of a rank in a step.
@@ -127,13 +127,13 @@ class Reader {
     };
     for_each_event(file, is_wanted, [this](const Json& event) {
       if (event["ph"] != "X") return;
-      const auto place = place_of(event);
+      const auto track = track_of(event);
       const auto interval = interval_of(event);
-      const auto step = steps_.number_at(place, interval.begin);
+      const auto step = steps_.number_at(track, interval.begin);
       if (!step) return;
       const auto name = event.value("name", "");
-      if (const auto pass = pipeline_pass_named(name)) add(place, *step, *pass, interval);
-      if (name == "halo" && event.contains("args")) add(place.rank, *step, event["args"], interval);
+      if (const auto pass = pipeline_pass_named(name)) add(track, *step, *pass, interval);
+      if (name == "halo" && event.contains("args")) add(track.rank, *step, event["args"], interval);
     });
   }
 
@@ -151,9 +151,9 @@ class Reader {
   }
 
  private:
-  void add(const Place& place, std::int64_t step, const PipelinePass& pass,
+  void add(const Track& track, std::int64_t step, const PipelinePass& pass,
            const Interval& interval) {
-    auto& passes = passes_[step][place];
+    auto& passes = passes_[step][track];
     passes.intervals.push_back(interval);
     passes.micro_batches.insert(pass.micro_batch);
     passes.stage = pass.stage;
@@ -172,9 +172,9 @@ class Reader {
     PipelineIdle idle{.steps = passes_.size()};
     std::set<int> stages, micro_batches;
     std::map<int, double> steps_of_rank;
-    for (const auto& [number, by_place] : passes_) {
+    for (const auto& [number, by_track] : passes_) {
       std::map<int, Passes> by_rank;  // a device's, which come last, instead of its thread's
-      for (const auto& [place, passes] : by_place) by_rank[place.rank] = passes;
+      for (const auto& [track, passes] : by_track) by_rank[track.rank] = passes;
       Interval all = by_rank.begin()->second.intervals.front();
       for (const auto& [rank, passes] : by_rank) {
         for (const auto& interval : passes.intervals)
@@ -184,20 +184,20 @@ class Reader {
       }
       const auto length = all.end - all.begin;
       for (const auto& [rank, passes] : by_rank) {
-        idle.idle_shares[rank] += length > 0 ? 1 - length_of_union(passes.intervals) / length : 0;
+        idle.idle_fractions[rank] += length > 0 ? 1 - length_of_union(passes.intervals) / length : 0;
         steps_of_rank[rank] += 1;
       }
     }
-    for (auto& [rank, share] : idle.idle_shares) share /= steps_of_rank[rank];
+    for (auto& [rank, fraction] : idle.idle_fractions) fraction /= steps_of_rank[rank];
     idle.shape = {.ranks = static_cast<int>(stages.size()),
                   .micro_batches = static_cast<int>(micro_batches.size())};
     // Stages count from 0 on.
-    if (idle.shape.ranks == *stages.rbegin() + 1) idle.ideal = ideal_idle_share(idle.shape);
+    if (idle.shape.ranks == *stages.rbegin() + 1) idle.ideal = ideal_idle_fraction(idle.shape);
     return idle;
   }
 
   Steps steps_;
-  std::map<std::int64_t, std::map<Place, Passes>> passes_;
+  std::map<std::int64_t, std::map<Track, Passes>> passes_;
   std::map<int, Messages> messages_;
 };
 
@@ -224,7 +224,7 @@ std::string text_of(const PipelineIdle& idle) {
       idle.ideal ? fmt::format("; equal stages without messages: {:.1f} %", 100 * *idle.ideal)
                  : std::string("; ranks are missing");
   std::map<int, double> percent;
-  for (const auto& [rank, share] : idle.idle_shares) percent[rank] = 100 * share;
+  for (const auto& [rank, fraction] : idle.idle_fractions) percent[rank] = 100 * fraction;
   return fmt::format(
       "idle in a pipeline of {}, {} micro-batch{}{}\n  mean of {}: {}\n",
       counted(shape.ranks, "rank"), shape.micro_batches, shape.micro_batches == 1 ? "" : "es",

@@ -51,7 +51,7 @@ constexpr auto state_fields = [](auto& field, auto& state) {
 }
 
 TrainState state_from(const nlohmann::json& json) {
-  auto state = record_from<TrainState>(json, state_fields);
+  auto state = object_from<TrainState>(json, state_fields);
   if (std::isnan(state.best_loss))  // JSON has no infinity
     state.best_loss = std::numeric_limits<double>::infinity();
   return state;

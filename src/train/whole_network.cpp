@@ -15,7 +15,7 @@ namespace kolo {
 namespace {
 
 // Steps in which cuDNN tries its algorithms, and everything that is kept is allocated.
-constexpr std::int64_t steps_before_recording = 3;
+constexpr std::int64_t steps_before_capture = 3;
 
 bool is_alike(const torch::Tensor& a, const torch::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
@@ -34,10 +34,10 @@ class WholeNetwork final : public TrainedNetwork {
         is_in_parts_(options.virtual_ranks > 0),
         accumulation_(options.accumulation),
         device_(device_of(*network_)),
-        is_recorded_(options.graphs && !device_.is_cpu()) {
+        uses_graph_(options.graphs && !device_.is_cpu()) {
     require_no_conflicts("train", {{StepFeature::virtual_ranks, is_in_parts_},
                                    {StepFeature::accumulation, accumulation_ > 1},
-                                   {StepFeature::graphs, is_recorded_},
+                                   {StepFeature::graphs, uses_graph_},
                                    {StepFeature::recompute, options.recompute}});
     if (options.recompute) recomputed_ = training_stages(objective_, network_->stages(), true);
   }
@@ -53,7 +53,7 @@ class WholeNetwork final : public TrainedNetwork {
   [[nodiscard]] TrainingStep::Pending make(TrainingStep& training, const Step& step) override {
     if (is_in_parts_) return make_parts(training, step);
     seed_for(communicator_.rank(), step.number - 1);
-    if (is_recorded_) return make_recorded(training, step);
+    if (uses_graph_) return make_by_graph(training, step);
     training.begin(step.number);
     const auto samples = step.batch.input.size(0);
     const auto passes = std::max<std::int64_t>(1, std::min(accumulation_, samples));
@@ -63,10 +63,10 @@ class WholeNetwork final : public TrainedNetwork {
         return passes == 1 ? batch : batch.narrow(0, first, count);
       };
       const auto [loss, sums] = forward(part(step.batch.input), part(step.batch.target));
-      const auto share =
+      const auto fraction =
           passes == 1 ? 1. : static_cast<double>(count) / static_cast<double>(samples);
       const auto flag = pass == 0 ? step.stop_flag : torch::zeros_like(step.stop_flag);
-      training.backward(loss, torch::cat({sums, flag}), share, pass + 1 == passes);
+      training.backward(loss, torch::cat({sums, flag}), fraction, pass + 1 == passes);
     }
     return training.finish(step.learning_rate);
   }
@@ -95,7 +95,7 @@ class WholeNetwork final : public TrainedNetwork {
   // Gives steps to the device as one graph: the first batch's shape is recorded after a few steps,
   // and batches of another one (the last of an epoch) go operator by operator. The ranks' batches
   // have the same shape.
-  [[nodiscard]] TrainingStep::Pending make_recorded(TrainingStep& training, const Step& step) {
+  [[nodiscard]] TrainingStep::Pending make_by_graph(TrainingStep& training, const Step& step) {
     const auto& given = step.batch;
     const auto pass = [this, &training, stop_flag = step.stop_flag](const Batch& batch) {
       const auto [loss, sums] = forward(batch.input, batch.target);
@@ -105,7 +105,7 @@ class WholeNetwork final : public TrainedNetwork {
       fixed_ = Batch{torch::empty_like(given.input), torch::empty_like(given.target), {}, 0};
     const bool fits =
         is_alike(given.input, fixed_->input) && is_alike(given.target, fixed_->target);
-    if (!fits || ++steps_before_ <= steps_before_recording) {
+    if (!fits || ++steps_before_ <= steps_before_capture) {
       training.begin(step.number);
       pass(given);
       return training.finish(step.learning_rate);
@@ -144,7 +144,7 @@ class WholeNetwork final : public TrainedNetwork {
   std::int64_t accumulation_;
   torch::Device device_;
   std::vector<NetworkStage> recomputed_;  // none: inner results are kept
-  bool is_recorded_;                      // false: steps go operator by operator
+  bool uses_graph_;                      // false: steps go operator by operator
   std::optional<Batch> fixed_;            // which the graph reads
   std::int64_t steps_before_ = 0;         // the recording
   std::shared_ptr<TrainingStep::Captured> captured_;

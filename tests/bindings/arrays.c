@@ -61,7 +61,7 @@ static places random_places(int rank, const int64_t* shape, int dense) {
 
 /* Where the tensor's element of these indices is, told from the meaning of shape, order and stride.
  */
-static int64_t place_of(const places* p, const int64_t* indices) {
+static int64_t index_of(const places* p, const int64_t* indices) {
   const int rank = p->array.rank;
   int64_t dense[8], place = p->first;
   int all_zero = 1;
@@ -88,13 +88,13 @@ static void one_round(kolo_network network) {
   for (int64_t k = 0; k < count; ++k) {
     int64_t rest = k;
     for (int i = rank - 1; i >= 0; rest /= shape[i--]) indices[i] = rest % shape[i];
-    set_value(&from, place_of(&from, indices), (double)(k + 1));
+    set_value(&from, index_of(&from, indices), (double)(k + 1));
   }
   SUCCEEDS(kolo_infer(network, &from.array, 1, &to.array, 1));
   for (int64_t k = 0; k < count; ++k) {
     int64_t rest = k;
     for (int i = rank - 1; i >= 0; rest /= shape[i--]) indices[i] = rest % shape[i];
-    const int64_t place = place_of(&to, indices);
+    const int64_t place = index_of(&to, indices);
     CHECK(value_at(&to, place) == 2.0 * (double)(k + 1));
     set_value(&to, place, untouched);
   }

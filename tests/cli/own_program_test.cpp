@@ -45,8 +45,8 @@ class OwnProgram : public SmallRuns {
     return run_own(arguments(more, output));
   }
 
-  RunParts parts = [] {
-    RunParts own;
+  RunComponents parts = [] {
+    RunComponents own;
     own.models.add({.name = "one_layer",
                     .description = "one layer",
                     .make = [](const auto& options) { return std::make_shared<OneLayer>(options); },

@@ -69,8 +69,8 @@ RANK_TEST(Averages, AveragesOfInt64AreExact) {
     EXPECT_EQ(values[0], value);
     // Towards zero: what is missing is a fraction of value - value / 2.
     const std::int64_t missing = value - value / 2;
-    const std::int64_t share = missing / size + (missing % size > 0) - (missing % size < 0);
-    EXPECT_EQ(values[1], value - share);
+    const std::int64_t fraction = missing / size + (missing % size > 0) - (missing % size < 0);
+    EXPECT_EQ(values[1], value - fraction);
   }
 }
 

@@ -32,9 +32,9 @@ struct Links {
 
 class LinkEvent final : public DeviceEvent {
  public:
-  LinkEvent(Links& links, std::size_t place) : links_(links), place_(place) {}
+  LinkEvent(Links& links, std::size_t index) : links_(links), index_(index) {}
   [[nodiscard]] bool is_done() const override {
-    return links_.is_open && links_.arrived[place_] == links_.ranks;
+    return links_.is_open && links_.arrived[index_] == links_.ranks;
   }
   void wait() const override {
     while (!is_done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -43,7 +43,7 @@ class LinkEvent final : public DeviceEvent {
 
  private:
   Links& links_;
-  std::size_t place_;
+  std::size_t index_;
 };
 
 // A rank with such a device; the given communicator does the host's collectives.

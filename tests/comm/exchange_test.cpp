@@ -36,12 +36,12 @@ std::int64_t sum_of(const Counts& counts) {
 }
 
 void expect_parts(const TypedValues& output, DataType type, const Counts& counts, int to) {
-  std::int64_t place = 0;
+  std::int64_t offset = 0;
   for (std::size_t from = 0; from < counts.size(); ++from) {
-    for (std::int64_t i = 0; i < counts[from]; ++i, ++place) {
-      if (output.get(place) == value_of(type, static_cast<int>(from), to, i)) continue;
+    for (std::int64_t i = 0; i < counts[from]; ++i, ++offset) {
+      if (output.get(offset) == value_of(type, static_cast<int>(from), to, i)) continue;
       ADD_FAILURE() << name_of(type) << ": element " << i << " from rank " << from << " is "
-                    << output.get(place);
+                    << output.get(offset);
       return;
     }
   }
@@ -73,9 +73,9 @@ RANK_TEST(Exchanges, UnevenAllGatherInPlaceAndAsynchronous) {
   const Work work = communicator.all_gather_uneven_async(mine, std::span(values), counts);
   counts.assign(size, 99);  // the collective has its own copy
   work.wait();
-  std::size_t place = 0;
+  std::size_t offset = 0;
   for (std::size_t owner = 0; owner < size; ++owner) {
-    for (std::size_t i = 0; i < owner; ++i) EXPECT_EQ(values[place++], static_cast<int>(owner));
+    for (std::size_t i = 0; i < owner; ++i) EXPECT_EQ(values[offset++], static_cast<int>(owner));
   }
 }
 
@@ -94,10 +94,10 @@ Counts column_of(const std::vector<Counts>& rows, std::size_t column) {
 }
 
 void fill_parts(TypedValues& input, DataType type, int from, const Counts& counts) {
-  std::int64_t place = 0;
+  std::int64_t offset = 0;
   for (std::size_t to = 0; to < counts.size(); ++to) {
     for (std::int64_t i = 0; i < counts[to]; ++i)
-      input.set(place++, value_of(type, from, static_cast<int>(to), i));
+      input.set(offset++, value_of(type, from, static_cast<int>(to), i));
   }
 }
 

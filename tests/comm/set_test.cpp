@@ -53,9 +53,9 @@ RANK_TEST(Sets, SplitByColour) {
       const auto node_of = [&](const Communicator& checked, int rank) {
         return checked.topology().node_of_rank[static_cast<std::size_t>(rank)];
       };
-      const auto place = [&](int member) { return expected[static_cast<std::size_t>(member)]; };
+      const auto rank_of = [&](int member) { return expected[static_cast<std::size_t>(member)]; };
       EXPECT_EQ(node_of(*set, peer) == node_of(*set, other),
-                node_of(communicator, place(peer)) == node_of(communicator, place(other)));
+                node_of(communicator, rank_of(peer)) == node_of(communicator, rank_of(other)));
     }
   }
   expect_sums_right(*set);

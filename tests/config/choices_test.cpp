@@ -95,9 +95,9 @@ TEST_F(Choices, AnotherChoiceOnTheCommandLineLeavesTheFilesKeysBehind) {
 class Linear final : public Network {
  public:
   explicit Linear(double given)
-      : share(given), layer_(register_module("layer", torch::nn::Linear(3, 2))) {}
+      : dropout(given), layer_(register_module("layer", torch::nn::Linear(3, 2))) {}
   torch::Tensor forward(const torch::Tensor& input) override { return layer_(input); }
-  double share;
+  double dropout;
 
  private:
   torch::nn::Linear layer_;
@@ -119,11 +119,11 @@ TEST_F(Choices, ModelsOfOnesOwnAreChosenLikeTheOthers) {
   const auto made = [&](Overrides overrides) {
     const auto config = load_run_config(source(text, std::move(overrides)), models);
     const auto network = make_network(config, {{3}, 2, {}}, models);
-    return std::pair(config, dynamic_cast<const Linear&>(*network).share);
+    return std::pair(config, dynamic_cast<const Linear&>(*network).dropout);
   };
-  const auto [config, share] = made({});
+  const auto [config, dropout] = made({});
   EXPECT_EQ(config.model.name, "MyLinear");
-  EXPECT_EQ(share, .5);
+  EXPECT_EQ(dropout, .5);
   EXPECT_EQ(config.model.l2, .25);
   EXPECT_EQ(value_of(config, "model.dropout"), "0.5");
   EXPECT_EQ(value_of(config, "model.batch_norm_momentum"), "none");

@@ -39,7 +39,7 @@ class RandomConfig {
     run.checkpoint = {whole(), whole(), whole(), coin()};
     run.communication = {.launcher = pick<LauncherChoice>(),
                          .shared_memory = pick<SharedMemory>(),
-                         .bucket_mb = share() + 1,
+                         .bucket_mb = uniform() + 1,
                          .overlap = coin(),
                          .compression = pick<Compression>(),
                          .device_channel = pick<DeviceChannelKind>()};
@@ -108,7 +108,7 @@ class RandomConfig {
 
   // Values that keys of catalogues accept; those that depend on others are left out.
   OwnSettings own_settings(const ChoiceEntry& entry) {
-    const auto fraction = [&] { return fmt::format("{}", share()); };
+    const auto fraction = [&] { return fmt::format("{}", uniform()); };
     const auto decimal = [&] { return fmt::format("{}", number()); };
     const auto truth = [&] { return std::string(coin() ? "true" : "false"); };
     const auto name = [](auto value) { return std::string(name_of(value)); };
@@ -175,13 +175,13 @@ class RandomConfig {
     training.base_batch_size = maybe(whole());
     training.n_epochs = whole();
     training.max_steps = maybe(whole());
-    (coin() ? training.lr_warmup_epochs : training.lr_warmup_from) = share();
+    (coin() ? training.lr_warmup_epochs : training.lr_warmup_from) = uniform();
     if (training.lr_warmup_epochs == 0) training.lr_warmup_steps = whole();
     for (auto parts = random_.below(3); parts > 0; --parts) {
       const double start = training.lr_schedule.empty()
-                               ? share()
-                               : training.lr_schedule.back().end_epoch.value_or(1) + share();
-      training.lr_schedule.push_back({start, start + 1 + share(), number()});
+                               ? uniform()
+                               : training.lr_schedule.back().end_epoch.value_or(1) + uniform();
+      training.lr_schedule.push_back({start, start + 1 + uniform(), number()});
     }
     training.lr_warmup_when = pick<WarmupWhen>();
     if (training.lr_schedule.empty())
@@ -211,9 +211,9 @@ class RandomConfig {
   bool coin() { return random_.below(2) == 1; }
   int small() { return static_cast<int>(random_.below(100)) + 1; }
   int64_t whole() { return static_cast<int64_t>(random_.next64() >> (35 + random_.below(29))) + 1; }
-  double share() { return static_cast<double>(random_.next64() >> 11) * 0x1p-53; }
+  double uniform() { return static_cast<double>(random_.next64() >> 11) * 0x1p-53; }
   double number() {
-    return (share() + 1e-9) * std::pow(10, static_cast<double>(random_.below(40)) - 20);
+    return (uniform() + 1e-9) * std::pow(10, static_cast<double>(random_.below(40)) - 20);
   }
   std::string pick(std::vector<std::string> names) {
     return names[random_.below(static_cast<uint32_t>(names.size()))];

@@ -130,22 +130,22 @@ TEST_P(Arrays, MakeUpASampleTogether) {
   EXPECT_EQ(classes.size(), 2);
   EXPECT_EQ(classes.layout().classes, 2);
   EXPECT_THAT(classes.layout().input_shape, ElementsAre(7));
-  EXPECT_THAT(classes.layout().input_parts, ElementsAre(ElementsAre(1, 2, 2), ElementsAre(3)));
+  EXPECT_THAT(classes.layout().input_shapes, ElementsAre(ElementsAre(1, 2, 2), ElementsAre(3)));
   EXPECT_THAT(read_sample(classes, 1).input, ElementsAre(2, 2.5, 3, 4, 1.5, 2, 2.5));
 
   const auto numbers =  // labels aside
       samples({.inputs = {"parameters", "height"}, .targets = {"height", "image"}});
   EXPECT_EQ(numbers.layout().classes, 0);
-  EXPECT_THAT(numbers.layout().input_parts, ElementsAre(ElementsAre(3), ElementsAre(1)));
+  EXPECT_THAT(numbers.layout().input_shapes, ElementsAre(ElementsAre(3), ElementsAre(1)));
   EXPECT_THAT(numbers.layout().target_shape, ElementsAre(5));
-  EXPECT_THAT(numbers.layout().target_parts, ElementsAre(ElementsAre(1), ElementsAre(2, 2)));
+  EXPECT_THAT(numbers.layout().target_shapes, ElementsAre(ElementsAre(1), ElementsAre(2, 2)));
   EXPECT_THAT(read_sample(numbers, 1).input, ElementsAre(3, 4, 5, 9));
   EXPECT_THAT(read_sample(numbers, 0).target, ElementsAre(7, 0, 1, 2, 3));
 
   // One of another name is as `inputs` would be.
   const auto one = samples({.inputs = {"image"}});
   EXPECT_THAT(one.layout().input_shape, ElementsAre(1, 2, 2));
-  EXPECT_TRUE(one.layout().input_parts.empty());
+  EXPECT_TRUE(one.layout().input_shapes.empty());
 }
 
 TEST_P(Arrays, MustBelongTogether) {

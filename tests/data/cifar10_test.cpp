@@ -81,7 +81,7 @@ TEST_F(Cifar10, RejectsDamagedBatches) {
                    {"10000 bytes", "multiple of 3073"}));
   EXPECT_TRUE(says(rejection_of(cifar10_batch(0, 4) + "x"), {"12293 bytes"}));
   EXPECT_TRUE(says(rejection_of(std::string(5 * 3074, '\1')), {"CIFAR-100"}));
-  EXPECT_TRUE(says(rejection_of(cifar10_batch(0, 2) + cifar10_record(10, 3)),
+  EXPECT_TRUE(says(rejection_of(cifar10_batch(0, 2) + cifar10_row(10, 3)),
                    {"image 2", "offset 6146", "is 10", "0 to 9"}));
 }
 
@@ -116,7 +116,7 @@ TEST_F(Cifar10, IsReadInPartsIntoMemoryThatIsGiven) {
     const Cifar10Dataset training(folder.path(), Split::train, true);
     EXPECT_EQ(training.size(), 20);
     ASSERT_TRUE(training.load());
-    EXPECT_EQ(training.load()->bytes, 20 * cifar10_record_bytes);
+    EXPECT_EQ(training.load()->bytes, 20 * cifar10_row_bytes);
     EXPECT_TRUE(says(message_of<Error>([&] { (void)training.pixels(0); }),
                      {"before the images are loaded"}));
     const auto memory = load_in_parts(*training.load(), parts);
@@ -127,7 +127,7 @@ TEST_F(Cifar10, IsReadInPartsIntoMemoryThatIsGiven) {
 }
 
 TEST_F(Cifar10, LabelsAreCheckedByTheLoad) {
-  folder.write("data_batch_3.bin", cifar10_record(1, 5) + cifar10_record(10, 5));
+  folder.write("data_batch_3.bin", cifar10_row(1, 5) + cifar10_row(10, 5));
   const Cifar10Dataset training(folder.path(), Split::train, true);
   EXPECT_TRUE(says(message_of<InputError>([&] { load_alone(*training.load()); }),
                    {"data_batch_3.bin", "the label of image 1 at offset 3073 is 10"}));

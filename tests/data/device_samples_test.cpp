@@ -23,7 +23,7 @@ class Photographs final : public Dataset {
   Photographs() : layout_{{3, 7, 10}, 4, {}} {}
   std::int64_t size() const override { return 40; }
   const SampleLayout& layout() const override { return layout_; }
-  void read(std::int64_t index, std::int64_t, const SamplePlace& place) const override {
+  void read(std::int64_t index, std::int64_t, const SampleSpans& place) const override {
     check_read(index, place, 210, 1);
     for (std::size_t i = 0; i < place.input.size(); ++i)
       place.input[i] = static_cast<float>(pixel(index, i)) / 255.F;
@@ -91,7 +91,7 @@ Batch made_here(const Dataset& dataset, std::int64_t epoch) {
   Batch batch;
   batch.target = torch::zeros({dataset.size()}, torch::kInt64);
   for (std::int64_t i = 0; i < dataset.size(); ++i) {
-    PackedPlace place;
+    PackedSpans place;
     place.bytes = {static_cast<std::byte*>(packed[i].data_ptr()), samples->packed_bytes()};
     if (!samples->makes_targets()) place.label = {batch.target.data_ptr<std::int64_t>() + i, 1};
     samples->pack(i, epoch, place);

@@ -18,7 +18,7 @@ class NumberedDataset : public Dataset {
   }
   std::int64_t size() const override { return size_; }
   const SampleLayout& layout() const override { return layout_; }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override {
     check_read(index, place, 3, layout_.classes > 0 ? 1 : 2);
     before(index);
     place.input[0] = place.input[2] = static_cast<float>(index);

@@ -207,7 +207,7 @@ struct Box {
     for (std::size_t i = 0; i < values.size(); i += static_cast<std::size_t>(channels))
       at.push_back(values.data() + i);
   }
-  [[nodiscard]] std::vector<const T*> places() const { return {at.begin(), at.end()}; }
+  [[nodiscard]] std::vector<const T*> pointers() const { return {at.begin(), at.end()}; }
   [[nodiscard]] double operator()(std::size_t i) const {
     if constexpr (std::is_same_v<T, float>) {
       return values[i];
@@ -228,9 +228,9 @@ void expect_tile(const Values& window_values, const Values& tap_values, const Va
   const Box<T> window(window_values, channels);
   const Box<float> kernel(tap_values, channels);
   Values of_inputs(window_length * window_length * bias.size(), NAN), of_taps = of_inputs;
-  loops.of<T>().spread(algorithm, winograd::Spread::inputs, window.places().data(), channels,
+  loops.of<T>().spread(algorithm, winograd::Spread::inputs, window.pointers().data(), channels,
                        offsets, of_inputs.data());
-  loops.of_float.spread(algorithm, winograd::Spread::taps, kernel.places().data(), channels,
+  loops.of_float.spread(algorithm, winograd::Spread::taps, kernel.pointers().data(), channels,
                         offsets, of_taps.data());
   for (std::size_t i = 0; i < of_inputs.size(); ++i) of_inputs[i] *= of_taps[i];
   Box<T> tile(Values(tile_length * tile_length * bias.size(), NAN), channels);

@@ -64,9 +64,9 @@ TEST(MeshShape, CoordinatesRoundTripAndGroupsPartitionTheRanks) {
     std::map<int, std::vector<int>> members;  // by colour
     for (int rank = 0; rank < ranks; ++rank) {
       EXPECT_EQ(mesh.rank_of(mesh.coordinates_of(rank)), rank);
-      const auto place = mesh.split_of(rank, axes);
-      auto& group = members[place.colour];
-      EXPECT_EQ(place.key, static_cast<int>(group.size()));
+      const auto position = mesh.split_of(rank, axes);
+      auto& group = members[position.colour];
+      EXPECT_EQ(position.key, static_cast<int>(group.size()));
       group.push_back(rank);
     }
     EXPECT_EQ(static_cast<int>(members.size()), ranks / mesh.length(axes));
@@ -76,11 +76,11 @@ TEST(MeshShape, CoordinatesRoundTripAndGroupsPartitionTheRanks) {
       // Along all other axes the ranks of a group are in one place.
       for (const auto& [axis, name] : enum_names(MeshAxis{})) {
         if (std::ranges::find(axes, axis) != axes.end()) continue;
-        std::set<int> places;
+        std::set<int> positions;
         for (const auto rank : group) {
-          places.insert(mesh.coordinates_of(rank)[static_cast<std::size_t>(axis)]);
+          positions.insert(mesh.coordinates_of(rank)[static_cast<std::size_t>(axis)]);
         }
-        EXPECT_EQ(places.size(), 1U) << name;
+        EXPECT_EQ(positions.size(), 1U) << name;
       }
     }
   }

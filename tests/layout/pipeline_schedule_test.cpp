@@ -130,7 +130,7 @@ TEST(PipelineSchedule, IdleSharesAreThoseOfTheFormula) {
       for (int micro_batches = 1; micro_batches <= 24; ++micro_batches) {
         const PipelineShape shape{schedule, ranks, micro_batches};
         SCOPED_TRACE(describe(shape));
-        EXPECT_NEAR(play_pipeline(plan_pipeline(shape)).idle_share(), ideal_idle_share(shape),
+        EXPECT_NEAR(play_pipeline(plan_pipeline(shape)).idle_fraction(), ideal_idle_fraction(shape),
                     1e-12);
       }
     }
@@ -150,10 +150,10 @@ TEST(PipelineSchedule, APlayNoticesThatAScheduleCannotEnd) {
       const auto receive = list[i];
       const auto user = receive.payload == PipelinePayload::activation ? PipelineWork::forward
                                                                        : PipelineWork::backward;
-      for (auto place = i;
-           !(list[place + 1].work == user && list[place + 1].micro_batch == receive.micro_batch);
-           ++place) {
-        std::swap(list[place], list[place + 1]);
+      for (auto position = i;
+           !(list[position + 1].work == user && list[position + 1].micro_batch == receive.micro_batch);
+           ++position) {
+        std::swap(list[position], list[position + 1]);
       }
       if (!(list[i] == receive)) --i;
     }

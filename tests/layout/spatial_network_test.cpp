@@ -102,12 +102,12 @@ struct RandomNetwork {
 TEST(SpatialNetwork, SaysWhichLevelsOfTheUNetAreComputedWhole) {
   const auto in_eight = plan_unet(64, {8, 1, 1});
   EXPECT_THAT(whole_layers(in_eight), ElementsAre("down4", "down5", "down6", "up6", "up5", "up4"));
-  EXPECT_NEAR(in_eight.whole_share(), .15, .005);
+  EXPECT_NEAR(in_eight.whole_fraction(), .15, .005);
   EXPECT_EQ(describe_whole_layers(in_eight), "down4 to up4, 15 % of the work");
 
   const auto in_four_and_two = plan_unet(64, {4, 2, 1});
   EXPECT_THAT(whole_layers(in_four_and_two), ElementsAre("down5", "down6", "up6", "up5"));
-  EXPECT_NEAR(in_four_and_two.whole_share(), .03, .005);
+  EXPECT_NEAR(in_four_and_two.whole_fraction(), .03, .005);
   const auto down5 = std::size_t{4};
   EXPECT_TRUE(in_four_and_two.is_whole(down5, 0));
   EXPECT_FALSE(in_four_and_two.is_whole(down5, 1));
@@ -164,15 +164,15 @@ TEST(SpatialNetwork, CountsWhatTheUNetKeeps) {
 }
 
 TEST(SpatialNetwork, GathersBeforeWholeLayersAlone) {
-  const auto shares = spatial_layer_parts(plan_unet(64, {8, 1, 1}), 3);
-  for (std::size_t layer = 0; layer < shares.size(); ++layer) {
+  const auto parts = spatial_layer_parts(plan_unet(64, {8, 1, 1}), 3);
+  for (std::size_t layer = 0; layer < parts.size(); ++layer) {
     const auto expected = layer == 3 ? 1U : 0U;  // down4
-    EXPECT_THAT(shares[layer].gathers, SizeIs(expected)) << layer;
+    EXPECT_THAT(parts[layer].gathers, SizeIs(expected)) << layer;
   }
   // The input of down4 is 8^3 of 256 channels.
-  EXPECT_THAT(shares[3].gathers, ElementsAre(HaloGather{0, 256 * 8 * 8 * 8}));
-  EXPECT_EQ(shares[3].room_elements, 256 * 8 * 8 * 8);
-  EXPECT_THAT(shares[3].forward, IsEmpty());
+  EXPECT_THAT(parts[3].gathers, ElementsAre(HaloGather{0, 256 * 8 * 8 * 8}));
+  EXPECT_EQ(parts[3].room_elements, 256 * 8 * 8 * 8);
+  EXPECT_THAT(parts[3].forward, IsEmpty());
 }
 
 // Calls `visit(rank, layer, part)` for what each rank has of each layer.

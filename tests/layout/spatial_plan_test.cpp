@@ -23,8 +23,8 @@ std::int64_t between(std::mt19937_64& random, std::int64_t least, std::int64_t m
   return least + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most - least + 1));
 }
 
-std::int64_t& at(Values& values, std::int64_t place) {
-  return values.at(static_cast<std::size_t>(place));
+std::int64_t& at(Values& values, std::int64_t position) {
+  return values.at(static_cast<std::size_t>(position));
 }
 
 Values random_values(std::mt19937_64& random, std::int64_t count) {
@@ -107,7 +107,7 @@ class Simulation {
       for (const auto& message : row_messages(layer_, rank).sends) {
         EXPECT_GE(message.rows.begin, owned.begin);
         EXPECT_LE(message.rows.end, owned.end);
-        const auto [place, is_new] = travelling.insert(
+        const auto [position, is_new] = travelling.insert(
             {{rank, message.peer},
              {whole.begin() + message.rows.begin, whole.begin() + message.rows.end}});
         EXPECT_TRUE(is_new);

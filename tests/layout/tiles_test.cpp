@@ -21,7 +21,7 @@ std::int64_t drawn(std::mt19937_64& random, std::int64_t least, std::int64_t mos
   return least + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most - least + 1));
 }
 
-std::size_t place(std::int64_t row) {
+std::size_t slot(std::int64_t row) {
   return static_cast<std::size_t>(row);
 }
 
@@ -37,10 +37,10 @@ struct WeighedLayer {
 // As LibTorch defines them, with zeros beyond the border and a bias of 1.
 Numbers forward(const WeighedLayer& weighed, const Numbers& input) {
   const auto& layer = weighed.layer;
-  Numbers output(place(output_length(layer, length_of(input))), 1);
+  Numbers output(slot(output_length(layer, length_of(input))), 1);
   const auto add = [&](std::int64_t to, std::int64_t from, std::int64_t tap) {
     if (to < 0 || to >= length_of(output) || from < 0 || from >= length_of(input)) return;
-    output[place(to)] += weighed.weights[place(tap)] * input[place(from)];
+    output[slot(to)] += weighed.weights[slot(tap)] * input[slot(from)];
   };
   for (std::int64_t tap = 0; tap < layer.kernel; ++tap) {
     const auto shift = tap * layer.dilation - layer.padding;
@@ -134,7 +134,7 @@ std::vector<AxisLayer> halving(std::size_t levels) {
 }
 
 Numbers random_numbers(std::mt19937_64& random, std::int64_t count) {
-  Numbers numbers(place(count));
+  Numbers numbers(slot(count));
   for (auto& number : numbers) number = random();
   return numbers;
 }
@@ -200,7 +200,7 @@ TEST(Reach, IsNoMoreThanNeeded) {
     for (const auto& [cell, is_seen] :
          {std::pair{at - reach.below, true}, std::pair{at - reach.below - 1, false}}) {
       auto changed = input;
-      ++changed[place(cell)];
+      ++changed[slot(cell)];
       const auto made = forward(stack, changed);
       EXPECT_EQ(!std::equal(made.begin() + at, made.end(), whole.begin() + at), is_seen) << levels;
     }
@@ -225,11 +225,11 @@ TEST(Reach, RefusesWhatTilesCantCompute) {
 TEST(Tiles, CoverTheCubeOnceAndBeginAtMultiples) {
   std::mt19937_64 random(22);
   for (int trial = 0; trial < 100; ++trial) {
-    const auto reach = reach_of(halving(place(drawn(random, 1, 3))));
+    const auto reach = reach_of(halving(slot(drawn(random, 1, 3))));
     const auto length = drawn(random, 1, 6) * reach.multiple;
     std::array<std::int64_t, 3> core{};
     for (auto& rows : core) rows = drawn(random, 1, 7) * reach.multiple;
-    std::vector<int> counts(place(length * length * length));
+    std::vector<int> counts(slot(length * length * length));
     for (const auto& tile : cut_in_tiles(length, core, reach)) {
       std::int64_t cells = 1;
       for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -244,7 +244,7 @@ TEST(Tiles, CoverTheCubeOnceAndBeginAtMultiples) {
       for (auto i = tile.core[0].begin; i < tile.core[0].end; ++i)
         for (auto j = tile.core[1].begin; j < tile.core[1].end; ++j)
           for (auto k = tile.core[2].begin; k < tile.core[2].end; ++k)
-            ++counts[place((i * length + j) * length + k)];
+            ++counts[slot((i * length + j) * length + k)];
     }
     EXPECT_TRUE(std::ranges::all_of(counts, [](int count) { return count == 1; }));
   }
@@ -264,7 +264,7 @@ TEST(Tiles, RefuseOtherLengths) {
 // Cells that each rank reads.
 std::vector<std::int64_t> loads_of(const std::vector<Tile>& tiles, int ranks) {
   std::vector<std::int64_t> loads;
-  for (const auto& share : share_tiles(tiles, ranks)) {
+  for (const auto& share : deal_tiles(tiles, ranks)) {
     auto& load = loads.emplace_back();
     for (const auto tile : share) load += tiles[tile].cells();
   }
@@ -278,14 +278,14 @@ std::int64_t largest_of(const std::vector<Tile>& tiles) {
 TEST(Tiles, AreSharedSoThatNobodyHasMuchMore) {
   std::mt19937_64 random(23);
   for (int trial = 0; trial < 100; ++trial) {
-    const auto reach = reach_of(halving(place(drawn(random, 1, 2))));
+    const auto reach = reach_of(halving(slot(drawn(random, 1, 2))));
     const auto length = drawn(random, 1, 9) * reach.multiple;
     const auto core = drawn(random, 1, 3) * reach.multiple;
     const auto tiles = cut_in_tiles(length, {core, core, core}, reach);
     const int ranks = static_cast<int>(drawn(random, 1, 5));
     std::vector<int> times(tiles.size());
-    const auto shares = share_tiles(tiles, ranks);
-    ASSERT_EQ(shares.size(), place(ranks));
+    const auto shares = deal_tiles(tiles, ranks);
+    ASSERT_EQ(shares.size(), slot(ranks));
     for (const auto& share : shares) {
       EXPECT_TRUE(std::ranges::is_sorted(share));
       for (const auto tile : share) ++times[tile];
@@ -295,7 +295,7 @@ TEST(Tiles, AreSharedSoThatNobodyHasMuchMore) {
     const auto loads = loads_of(tiles, ranks);
     EXPECT_LE(std::ranges::max(loads) - std::ranges::min(loads), largest_of(tiles));
   }
-  EXPECT_THROW((void)share_tiles({}, 0), Error);
+  EXPECT_THROW((void)deal_tiles({}, 0), Error);
 }
 
 // The best of all cores, tried one by one.

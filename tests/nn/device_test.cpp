@@ -40,11 +40,11 @@ TEST_P(ModelOnDevice, ComputesAsOnTheHost) {
   const auto input = GetParam().input(2);
   for (const auto type : {torch::kFloat32, torch::kFloat64}) {
     std::vector<std::vector<torch::Tensor>> all;
-    for (const auto& place : {torch::Device(torch::kCPU), device()}) {
+    for (const auto& where : {torch::Device(torch::kCPU), device()}) {
       torch::manual_seed(2);
       const auto network = make_network(name, options);
-      network->to(place, type);
-      all.push_back(results(*network, input.to(place, type)));
+      network->to(where, type);
+      all.push_back(results(*network, input.to(where, type)));
     }
     ASSERT_EQ(all[0].size(), all[1].size());
     for (std::size_t i = 0; i < all[0].size(); ++i) {

@@ -7,7 +7,7 @@
 namespace kolo::networks {
 namespace {
 
-double share_below(const torch::Tensor& values, double bound) {
+double fraction_below(const torch::Tensor& values, double bound) {
   return values.abs().lt(bound).to(torch::kFloat64).mean().item<double>();
 }
 
@@ -28,7 +28,7 @@ TEST(HeNormal, IsANormalDistributionCutAtTwoDeviations) {
   EXPECT_LE(weight.abs().max().item<double>(), 2.00001 * deviation);
   EXPECT_GT(weight.abs().max().item<double>(), 1.99 * deviation);
   for (const double cut : {0.25, 0.5, 1.0, 1.5, 1.9})
-    EXPECT_NEAR(share_below(weight, cut * deviation), within(cut) / within(2), 0.004) << cut;
+    EXPECT_NEAR(fraction_below(weight, cut * deviation), within(cut) / within(2), 0.004) << cut;
   EXPECT_TRUE(weight.is_leaf());
 }
 
@@ -40,7 +40,7 @@ TEST(GlorotUniform, IsUniformWithinItsBound) {
   EXPECT_LE(weight.abs().max().item<double>(), bound * 1.000001);
   EXPECT_NEAR(weight.mean().item<double>(), 0, 0.005 * bound);
   for (const double part : {0.1, 0.5, 0.9})
-    EXPECT_NEAR(share_below(weight, part * bound), part, 0.005) << part;
+    EXPECT_NEAR(fraction_below(weight, part * bound), part, 0.005) << part;
 }
 
 }  // namespace

@@ -251,8 +251,8 @@ TEST_F(TorchScript, PartsOfAnInputAreTensorsOfItsForward) {
   auto script = testing::pair_script();
   options_ = {.input_shape = {5},
               .output_shape = {5},
-              .input_parts = {{3}, {2}},
-              .output_parts = {{4}, {1}}};
+              .input_shapes = {{3}, {2}},
+              .output_shapes = {{4}, {1}}};
   const auto network = load(script);
   network->eval();
   const torch::Tensor a = torch::randn({6, 3}), b = torch::randn({6, 2});
@@ -278,7 +278,7 @@ TEST_F(TorchScript, PartsHaveTheirShapesAndMemory) {
   module.define(
       "def forward(self, image, numbers):\n"
       "  return image.transpose(2, 3).sum(1) * self.weight + numbers.view(-1).sum()\n");
-  options_ = {.input_shape = {14}, .output_shape = {3, 2}, .input_parts = {{2, 2, 3}, {2}}};
+  options_ = {.input_shape = {14}, .output_shape = {3, 2}, .input_shapes = {{2, 2, 3}, {2}}};
   const auto network = load(module);
   const auto input = torch::arange(28, torch::kFloat32).view({2, 14});
   const auto image = input.narrow(1, 0, 12).reshape({2, 2, 2, 3});
@@ -290,17 +290,17 @@ TEST_F(TorchScript, RefusesPartsThatItsForwardDoesNotTake) {
   const auto pair = testing::pair_script();
   options_ = {.input_shape = {5}, .output_shape = {5}};
   EXPECT_TRUE(says(refusal(pair), {"forward takes 2 tensors, but got 1: [2, 5] of Float"}));
-  options_.input_parts = {{3}, {1}, {1}};
+  options_.input_shapes = {{3}, {1}, {1}};
   EXPECT_TRUE(says(refusal(pair), {"forward takes 2 tensors, but got 3: [2, 3] of Float, "}));
-  options_.input_parts = {{2}, {3}};
+  options_.input_shapes = {{2}, {3}};
   EXPECT_TRUE(says(refusal(pair), {"does not work on [2, 2] of Float, [2, 3] of Float"}));
-  options_.input_parts = {{3}, {2}};
+  options_.input_shapes = {{3}, {2}};
   EXPECT_TRUE(
       says(refusal(pair), {"gives [2, 4], [2, 1] for a batch [2, 3], [2, 2], expected [2, 5]"}));
-  options_.output_parts = {{3}, {2}};
+  options_.output_shapes = {{3}, {2}};
   EXPECT_TRUE(says(refusal(pair), {"gives [2, 4], [2, 1] for a batch [2, 3], [2, 2], expected "
                                    "[2, 3], [2, 2]"}));
-  options_.input_parts = {{3}, {1}};
+  options_.input_shapes = {{3}, {1}};
   EXPECT_TRUE(says(message_of<InputError>([&] { (void)make_network("mlp", options_); }),
                    {"the input's parts are [[3], [1]], but its shape is [5]"}));
 }

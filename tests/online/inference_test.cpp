@@ -28,7 +28,7 @@ class TwoOfEach final : public TensorsNetwork {
 };
 
 OnlineNetwork two_of_each() {
-  OnlineParts parts;
+  OnlineComponents parts;
   parts.network = [] { return std::make_shared<TwoOfEach>(); };
   return OnlineNetwork(Communicator::solo(),
                        load_online_config("model: {name: own}\noptimizer: {name: sgd, lr: 0.01}\n"

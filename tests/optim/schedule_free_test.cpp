@@ -92,7 +92,7 @@ TEST(ScheduleFree, AdamwFollowsThePaper) {
 }
 
 // At one rate the average is that of all z, each counting the same.
-TEST(ScheduleFree, SharesOfOneRateAreThoseOfAMean) {
+TEST(ScheduleFree, WeightsOfOneRateAreThoseOfAMean) {
   RateHistory rates;
   for (int step = 1; step <= 10; ++step) EXPECT_DOUBLE_EQ(rates.note(.3).weight, 1. / step);
   // A smaller rate counts as the largest one.

@@ -81,11 +81,11 @@ TEST(Checksum, OfSeveralPiecesSeesEveryByteAndTheirOrder) {
   std::vector<std::byte> bytes(3 * piece + 5);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i / 7);
   const std::uint64_t whole = parallel::checksum(bytes);
-  for (const std::size_t place :
+  for (const std::size_t position :
        {std::size_t{0}, piece - 1, piece, 2 * piece + 77, 3 * piece + 4}) {
-    bytes[place] ^= std::byte{1};
-    EXPECT_NE(parallel::checksum(bytes), whole) << place;
-    bytes[place] ^= std::byte{1};
+    bytes[position] ^= std::byte{1};
+    EXPECT_NE(parallel::checksum(bytes), whole) << position;
+    bytes[position] ^= std::byte{1};
   }
   EXPECT_EQ(parallel::checksum(bytes), whole);
   EXPECT_NE(parallel::checksum(std::span(bytes).first(3 * piece + 4)), whole);
@@ -97,7 +97,7 @@ TEST(Checksum, OfSeveralPiecesSeesEveryByteAndTheirOrder) {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-RANK_TEST(FiniteCheck, EveryPlaceAndTypeIsLookedAt) {
+RANK_TEST(FiniteCheck, EveryPositionAndTypeIsLookedAt) {
   for (const auto type : {torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16}) {
     SmallNetwork network(1000);
     network.to(type);
@@ -107,10 +107,10 @@ RANK_TEST(FiniteCheck, EveryPlaceAndTypeIsLookedAt) {
       flat.fill_(-60000.0);  // large, but finite in all of them
       EXPECT_TRUE(all_finite(communicator, arena));
       for (const double value : {infinity, -infinity, not_a_number}) {
-        for (const std::int64_t place : {std::int64_t{0}, flat.numel() / 2, flat.numel() - 1}) {
-          if (communicator.rank() == communicator.size() - 1) flat[place] = value;
-          EXPECT_FALSE(all_finite(communicator, arena)) << value << " at " << place;
-          flat[place] = 1;
+        for (const std::int64_t position : {std::int64_t{0}, flat.numel() / 2, flat.numel() - 1}) {
+          if (communicator.rank() == communicator.size() - 1) flat[position] = value;
+          EXPECT_FALSE(all_finite(communicator, arena)) << value << " at " << position;
+          flat[position] = 1;
           EXPECT_TRUE(all_finite(communicator, arena));
         }
       }

@@ -69,7 +69,7 @@ TEST_F(DeviceClockTest, AddsTimesUpWithoutWaiting) {
 TEST_F(DeviceClockTest, KnowsNoTimesInAGraphThatIsRecorded) {
   DeviceTimeSum sum;
   const auto before = clock_.now();
-  runtime_->set_recording_graph(true);
+  runtime_->set_capturing(true);
   const auto recorded = clock_.now();
   EXPECT_FALSE(recorded.is_known());
   sum.add(before, recorded);

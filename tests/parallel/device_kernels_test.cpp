@@ -98,10 +98,10 @@ TEST_F(DeviceKernels, NormsAreTheHostsButForTheOrder) {
 }
 
 TEST_F(DeviceKernels, NormsOfWhatIsNoNumberAreNone) {
-  for (const std::int64_t place : {0, 5000, 9999}) {
+  for (const std::int64_t position : {0, 5000, 9999}) {
     const auto values = torch::ones({10'000}, on_device(torch::kFloat));
-    values[place] = std::nan("");
-    EXPECT_TRUE(std::isnan(squares_on_device<float>(1, values))) << place;
+    values[position] = std::nan("");
+    EXPECT_TRUE(std::isnan(squares_on_device<float>(1, values))) << position;
   }
 }
 
@@ -118,10 +118,10 @@ void expect_found(torch::ScalarType type, T mask) {
   for (const std::int64_t offset : {0, 1, 3}) {
     const auto values = device_copy(torch::randn({10'003}).to(type), offset);
     EXPECT_FALSE(finds_all_bits(values, mask)) << type;
-    for (const std::int64_t place : {0, 1, 7777, 10'002}) {
+    for (const std::int64_t position : {0, 1, 7777, 10'002}) {
       const auto changed = device_copy(values, offset);
-      changed[place] = place % 2 == 0 ? std::numeric_limits<double>::infinity() : std::nan("");
-      EXPECT_TRUE(finds_all_bits(changed, mask)) << type << ", element " << place;
+      changed[position] = position % 2 == 0 ? std::numeric_limits<double>::infinity() : std::nan("");
+      EXPECT_TRUE(finds_all_bits(changed, mask)) << type << ", element " << position;
     }
   }
   EXPECT_FALSE(finds_all_bits(torch::empty({0}, on_device(type)), mask));

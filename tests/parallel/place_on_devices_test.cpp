@@ -14,7 +14,7 @@ std::string problem_of(const std::vector<std::int64_t>& devices, bool may_share 
   return device_problem(two_nodes, devices, may_share);
 }
 
-TEST(PlaceOnDevices, RanksThatShareADeviceOrLackOneAreNamed) {
+TEST(DevicesOfRanks, RanksThatShareADeviceOrLackOneAreNamed) {
   EXPECT_TRUE(says(problem_of({7, 8, 9, 9}), {"ranks 2 and 3 have the same GPU"}));
   EXPECT_TRUE(
       says(problem_of({7, 8, 0, 9}), {"rank 2 has no GPU that kolo can use, and rank 0 has one"}));

@@ -14,10 +14,10 @@
 namespace kolo::testing {
 
 // A curve with a value per epoch: epochs 1, 2, ..., of so many steps and seconds each.
-inline Curve epoch_curve(const std::string& quantity, const std::string& part,
+inline Curve epoch_curve(const std::string& quantity, const std::string& split,
                          const std::vector<double>& values, double steps = 10, double seconds = 5,
                          double start = 1000) {
-  Curve curve{quantity, part, false, {}};
+  Curve curve{quantity, split, false, {}};
   for (const double value : values) {
     const auto epoch = static_cast<double>(curve.points.size() + 1);
     curve.points.push_back({value, epoch, epoch * steps, start + epoch * seconds, epoch * seconds});
@@ -69,9 +69,9 @@ inline std::vector<std::string> texts_of(const ResultsTable::Row& row) {
 }
 
 // How often a part is in a text.
-inline std::size_t count(const std::string& text, const std::string& part) {
+inline std::size_t count(const std::string& text, const std::string& split) {
   std::size_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  for (auto at = text.find(split); at != std::string::npos; at = text.find(split, at + 1)) ++found;
   return found;
 }
 

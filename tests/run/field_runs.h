@@ -28,8 +28,8 @@ class FieldRuns : public ::testing::Test {
 
   // kolo's U-Net, with weights that don't come from LibTorch's generator, which ranks that are
   // threads share.
-  static RunParts parts_of_threads() {
-    RunParts parts;
+  static RunComponents ranges_of_threads() {
+    RunComponents parts;
     const auto made_by_one = std::make_shared<std::mutex>();
     parts.models.add({.name = "field_net",
                       .description = "a U-Net",
@@ -59,7 +59,7 @@ class FieldRuns : public ::testing::Test {
                     const std::function<bool()>& stop = {}) const {
     std::ostringstream console;
     const ConfigSource source{config_, {}, std::move(settings), {}, folder_ / folder};
-    auto parts = parts_of_threads();
+    auto parts = ranges_of_threads();
     parts.datasets = datasets_;
     run_as_threads(ranks, [&](const Communicator& communicator) {
       const auto stops = [&] { return stop && communicator.rank() == 0 && stop(); };

@@ -106,7 +106,7 @@ TEST_F(PipelinedRuns, ThatCanNotBeAreRefused) {
   const auto message = [&](int ranks, Settings settings) {
     const ConfigSource source{config_, {}, std::move(settings), {}, folder_ / "refused"};
     return message_of<InputError>([&] {
-      const auto parts = parts_of_threads();
+      const auto parts = ranges_of_threads();
       (void)prepare_run(load_run_config(source, parts.models), parts, {}, ranks);
     });
   };

@@ -59,8 +59,8 @@ ModelDescription field_model(std::string name,
 
 class PredictRun : public ::testing::Test {
  protected:
-  [[nodiscard]] static RunParts parts() {
-    RunParts parts;
+  [[nodiscard]] static RunComponents parts() {
+    RunComponents parts;
     parts.models.add(field_model("loud", loud_unet));
     parts.models.add(
         field_model("mean", [](const ModelOptions&) { return std::make_shared<MeanNetwork>(); }));

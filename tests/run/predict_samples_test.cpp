@@ -32,7 +32,7 @@ using ::testing::Pointwise;
 
 class PredictSamples : public ::testing::Test {
  protected:
-  void train(const std::string& data, const std::string& rest, const RunParts& parts = {}) {
+  void train(const std::string& data, const std::string& rest, const RunComponents& parts = {}) {
     const auto config = folder_.write(
         "config.yaml", fmt::format("data: {{{}}}\n{}\ndevice: {{intra_threads: 1}}\n", data, rest));
     ASSERT_EQ(kolo::run(ConfigSource{config, {}, {}, {}, folder_ / "run"}, parts, options()), 0);
@@ -50,7 +50,7 @@ class PredictSamples : public ::testing::Test {
   }
 
   PredictedSamples predict(const PredictionRequest& request, int ranks = 1,
-                           const RunParts& parts = {}) {
+                           const RunComponents& parts = {}) {
     PredictedSamples samples;
     run_as_threads(ranks, [&](const Communicator& communicator) {
       auto mine = options();
@@ -248,7 +248,7 @@ TEST_F(PredictSamples, ShowsTheFirstOfMany) {
 
 // Data of a program's own come from arrays, whatever the configuration calls them.
 TEST_F(PredictSamples, PredictsForProgramsWithDataOfTheirOwn) {
-  RunParts parts;
+  RunComponents parts;
   parts.datasets = [](const RunConfig&, const DataReading&) {
     const auto made = std::make_shared<RandomDataset>(SampleLayout{{3}, 0, {2}}, 8, 1);
     return Datasets{made, made};

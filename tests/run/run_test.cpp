@@ -52,8 +52,8 @@ std::vector<std::int64_t> epochs_in(const History& history) {
 class Run : public ::testing::Test {
  protected:
   // Data and network of the program.
-  [[nodiscard]] static RunParts parts() {
-    RunParts parts;
+  [[nodiscard]] static RunComponents parts() {
+    RunComponents parts;
     parts.models.add(
         {.name = "dense", .description = "one layer", .make = [](const ModelOptions& options) {
            return std::make_shared<Dense>(options);
@@ -75,7 +75,7 @@ class Run : public ::testing::Test {
   }
 
   // Statuses of two ranks of the program's own, with these parts.
-  std::array<int, 2> statuses_of_two(const RunParts& first, const RunParts& second) {
+  std::array<int, 2> statuses_of_two(const RunComponents& first, const RunComponents& second) {
     std::array<int, 2> statuses{-1, -1};
     run_as_threads(2, [&](const Communicator& communicator) {
       auto of_rank = options();

@@ -75,7 +75,7 @@ TEST_F(SharedSamples, AreMeasuredOnAnyNumberOfRanks) {
                       EXPECT_NEAR(result.sums.mean_loss(), expected, tolerance * expected);
                       results.push_back(result);
                     },
-                    parts_of_threads(), options),
+                    ranges_of_threads(), options),
                 0);
     });
   }
@@ -95,7 +95,7 @@ TEST_F(SharedSamples, AreMeasuredOnAnyNumberOfRanks) {
 TEST_F(SharedSamples, ThatCanNotBeCutSoAreRefused) {
   const auto message = [&](std::vector<std::string> settings) {
     const ConfigSource source{config_, {}, std::move(settings), {}, folder_ / "refused"};
-    return message_of<InputError>([&] { (void)kolo::run(source, parts_of_threads()); });
+    return message_of<InputError>([&] { (void)kolo::run(source, ranges_of_threads()); });
   };
   EXPECT_THAT(message({"parallel.spatial=[2,1,1]"}),
               AllOf(HasSubstr("command line: parallel: 1 rank, but spatial [2,1,1] takes a "

@@ -81,7 +81,7 @@ class StopPhases : public ::testing::Test {
 
   // Returns the status, alike on all ranks.
   int run(const std::string& output, int ranks, RunOptions options, Observer* observer = nullptr) {
-    RunParts parts;
+    RunComponents parts;
     if (observer != nullptr) parts.observers = {observer};
     options.console = &console_;
     if (ranks == 1) return kolo::run(source(output), parts, options);
@@ -189,7 +189,7 @@ TEST_F(StopPhases, WhatIsDoneIsDone) {
 
 // A process that has nothing to save yet ends wherever it is.
 TEST_F(StopPhases, WhilePreparingTheProcessEndsAtOnce) {
-  RunParts parts;
+  RunComponents parts;
   parts.datasets = [](const RunConfig&, const DataReading&) -> Datasets {
     std::raise(SIGTERM);
     while (true) ::pause();

@@ -128,43 +128,43 @@ std::vector<std::vector<int>> cores_of(int count, int threads) {
 }
 
 TEST(TrialPlaces, ShareTheCoresEvenly) {
-  const auto places = trial_places(machine_of(8), cores_of(8, 2), {.ranks = 3});
-  ASSERT_EQ(places.size(), 2U);
-  EXPECT_THAT(places[0].cpus, ElementsAre(0, 8, 1, 9, 2, 10, 3, 11));
-  EXPECT_THAT(places[1].cpus, ElementsAre(4, 12, 5, 13, 6, 14, 7, 15));
-  EXPECT_EQ(places[1].cores, 4);
-  EXPECT_THAT(trial_places(machine_of(8), cores_of(8, 1), {.ranks = 8})[0].cpus, IsEmpty());
-  const auto three = trial_places(machine_of(8), cores_of(8, 1), {.ranks = 1, .at_once = 3});
+  const auto sites = trial_sites(machine_of(8), cores_of(8, 2), {.ranks = 3});
+  ASSERT_EQ(sites.size(), 2U);
+  EXPECT_THAT(sites[0].cpus, ElementsAre(0, 8, 1, 9, 2, 10, 3, 11));
+  EXPECT_THAT(sites[1].cpus, ElementsAre(4, 12, 5, 13, 6, 14, 7, 15));
+  EXPECT_EQ(sites[1].cores, 4);
+  EXPECT_THAT(trial_sites(machine_of(8), cores_of(8, 1), {.ranks = 8})[0].cpus, IsEmpty());
+  const auto three = trial_sites(machine_of(8), cores_of(8, 1), {.ranks = 1, .at_once = 3});
   ASSERT_EQ(three.size(), 3U);
   for (const auto& place : three) EXPECT_EQ(place.cpus.size(), 2U);
 }
 
 TEST(TrialPlaces, MoreThanTheMachineHasMustBeWanted) {
-  EXPECT_THAT([] { (void)trial_places(machine_of(2), cores_of(2, 1), {.ranks = 1, .at_once = 3}); },
+  EXPECT_THAT([] { (void)trial_sites(machine_of(2), cores_of(2, 1), {.ranks = 1, .at_once = 3}); },
               ThrowsMessage<InputError>(
                   AllOf(HasSubstr("--trials-at-once 3"), HasSubstr("2 trials of 1 rank at once"))));
-  const auto shared = trial_places(machine_of(2), cores_of(2, 1),
+  const auto shared = trial_sites(machine_of(2), cores_of(2, 1),
                                    {.ranks = 1, .at_once = 3, .oversubscribe = true});
   ASSERT_EQ(shared.size(), 3U);
   EXPECT_THAT(shared[0].cpus, IsEmpty());
 }
 
 TEST(TrialPlaces, HaveGpusOfTheirOwn) {
-  const auto places =
-      trial_places(machine_of(8), cores_of(8, 1), {.ranks = 2, .gpus = {"0", "1", "2", "3"}});
-  ASSERT_EQ(places.size(), 2U);
-  EXPECT_EQ(places[0].environment.at(0),
+  const auto sites =
+      trial_sites(machine_of(8), cores_of(8, 1), {.ranks = 2, .gpus = {"0", "1", "2", "3"}});
+  ASSERT_EQ(sites.size(), 2U);
+  EXPECT_EQ(sites[0].environment.at(0),
             (std::pair<std::string, std::string>("CUDA_VISIBLE_DEVICES", "0,1")));
-  EXPECT_EQ(places[1].environment.at(0).second, "2,3");
+  EXPECT_EQ(sites[1].environment.at(0).second, "2,3");
 }
 
 TEST(TrialPlaces, OfAPbsJobHaveHostsOfTheirOwn) {
   auto machine = machine_of(4);
   machine.job_hosts = {{"a", 2}, {"b", 2}, {"c", 2}, {"d", 2}, {"e", 2}};
-  const auto places = trial_places(machine, cores_of(4, 1), {.ranks = 3});
-  ASSERT_EQ(places.size(), 2U);
-  EXPECT_THAT(places[0].arguments, ElementsAre("--hosts", "a:2,b:1"));
-  EXPECT_THAT(places[1].arguments, ElementsAre("--hosts", "c:2,d:1"));
+  const auto sites = trial_sites(machine, cores_of(4, 1), {.ranks = 3});
+  ASSERT_EQ(sites.size(), 2U);
+  EXPECT_THAT(sites[0].arguments, ElementsAre("--hosts", "a:2,b:1"));
+  EXPECT_THAT(sites[1].arguments, ElementsAre("--hosts", "c:2,d:1"));
 }
 
 TEST(TrialPlaces, OfASlurmJobLeaveItToSlurm) {
@@ -176,14 +176,14 @@ TEST(TrialPlaces, OfASlurmJobLeaveItToSlurm) {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   };
-  const auto places = trial_places(machine, cores_of(4, 1), {.ranks = 2});
-  ASSERT_EQ(places.size(), 4U);
-  const std::map environment(places[3].environment.begin(), places[3].environment.end());
+  const auto sites = trial_sites(machine, cores_of(4, 1), {.ranks = 2});
+  ASSERT_EQ(sites.size(), 4U);
+  const std::map environment(sites[3].environment.begin(), sites[3].environment.end());
   EXPECT_EQ(environment.at("SLURM_EXACT"), "1");
   EXPECT_EQ(environment.at("SLURM_JOB_NUM_NODES"), "1");
   EXPECT_EQ(environment.at("SLURM_MEM_PER_NODE"), "4000");
-  EXPECT_EQ(places[3].cores, 2);
-  EXPECT_THAT(places[3].cpus, IsEmpty());
+  EXPECT_EQ(sites[3].cores, 2);
+  EXPECT_THAT(sites[3].cpus, IsEmpty());
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ class SweepRuns : public ::testing::Test {
     request.config.overrides = std::move(words);
     request.output = folder_ / "sweep";
     request.program = folder_ / "kolo";
-    request.places = {.ranks = 1, .at_once = 2, .oversubscribe = true};
+    request.sites = {.ranks = 1, .at_once = 2, .oversubscribe = true};
     return request;
   }
 

@@ -9,8 +9,8 @@
 namespace kolo::testing {
 
 // One record of CIFAR-10's binary distribution; pixel i of image n is (n + i * 7) % 256.
-inline std::string cifar10_record(int label, int image) {
-  std::string bytes(cifar10_record_bytes, static_cast<char>(label));
+inline std::string cifar10_row(int label, int image) {
+  std::string bytes(cifar10_row_bytes, static_cast<char>(label));
   for (std::size_t i = 1; i < bytes.size(); ++i)
     bytes[i] = static_cast<char>((image + (static_cast<int>(i) - 1) * 7) % 256);
   return bytes;
@@ -20,7 +20,7 @@ inline std::string cifar10_record(int label, int image) {
 inline std::string cifar10_batch(int first, int count) {
   std::string bytes;
   for (int image = first; image < first + count; ++image)
-    bytes += cifar10_record(image % 10, image);
+    bytes += cifar10_row(image % 10, image);
   return bytes;
 }
 

@@ -44,7 +44,7 @@ class Player {
   static std::size_t kind(PipelinePayload payload) {
     return payload == PipelinePayload::activation ? 0 : 1;
   }
-  [[nodiscard]] std::size_t place_of(int rank, int micro_batch) const {
+  [[nodiscard]] std::size_t index_of(int rank, int micro_batch) const {
     return static_cast<std::size_t>(rank) * static_cast<std::size_t>(plan_.shape.micro_batches) +
            static_cast<std::size_t>(micro_batch);
   }
@@ -53,9 +53,9 @@ class Player {
   bool carry_out(int rank, const PipelineAction& action) {
     auto& clock = clocks_[static_cast<std::size_t>(rank)];
     const auto which = kind(action.payload);
-    const auto own = place_of(rank, action.micro_batch);
+    const auto own = index_of(rank, action.micro_batch);
     if (action.work == PipelineWork::receive) {
-      posted_[which][place_of(peer_of(action, rank), action.micro_batch)] = clock;
+      posted_[which][index_of(peer_of(action, rank), action.micro_batch)] = clock;
       return true;
     }
     if (action.work != PipelineWork::send) return compute(rank, action);
@@ -71,9 +71,9 @@ class Player {
     // The ends of the pipeline wait for no neighbour's message.
     const int sender = is_forward ? rank - 1 : rank + 1;
     const bool has_sender = sender >= 0 && sender < plan_.shape.ranks;
-    const auto own = place_of(rank, action.micro_batch);
+    const auto own = index_of(rank, action.micro_batch);
     const auto inputs = has_sender
-                            ? arrivals_[is_forward ? 0 : 1][place_of(sender, action.micro_batch)]
+                            ? arrivals_[is_forward ? 0 : 1][index_of(sender, action.micro_batch)]
                         : is_forward ? std::optional(0.)
                                      : ends_[0][own];
     if (!inputs || (!is_forward && !ends_[0][own])) return false;
@@ -107,14 +107,14 @@ PipelinePlan plan_pipeline(const PipelineShape& shape) {
   return plan;
 }
 
-double PipelinePlay::idle_share(int rank) const {
+double PipelinePlay::idle_fraction(int rank) const {
   if (makespan == 0) return 0;
   return 1 - ranks[static_cast<std::size_t>(rank)].busy / makespan;
 }
 
-double PipelinePlay::idle_share() const {
+double PipelinePlay::idle_fraction() const {
   double sum = 0;
-  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) sum += idle_share(rank);
+  for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) sum += idle_fraction(rank);
   return sum / static_cast<double>(ranks.size());
 }
 

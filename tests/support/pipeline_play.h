@@ -42,8 +42,8 @@ struct PipelinePlay {
   std::vector<PipelineRankPlay> ranks;
   std::vector<PipelineSpan> spans;  // a rank's in order, ranks mixed
 
-  [[nodiscard]] double idle_share() const;          // of all ranks' time
-  [[nodiscard]] double idle_share(int rank) const;  // of that rank's
+  [[nodiscard]] double idle_fraction() const;          // of all ranks' time
+  [[nodiscard]] double idle_fraction(int rank) const;  // of that rank's
 };
 
 // Plays the actions of all ranks, whose messages match. A send waits until its receive is posted,

@@ -16,11 +16,11 @@ class TickingRuntime final : public DeviceRuntime {
   void come_to_all() { reached_ = recorded_; }
   [[nodiscard]] int recorded() const { return recorded_; }
   [[nodiscard]] int waits() const { return waits_; }
-  void set_recording_graph(bool is_recording) { is_recording_graph_ = is_recording; }
+  void set_capturing(bool is_recording) { is_capturing_ = is_recording; }
 
   [[nodiscard]] std::shared_ptr<DeviceEvent> record_timed(int /*device*/,
                                                           DeviceStream /*stream*/) const override {
-    return is_recording_graph_ ? nullptr : std::make_shared<Event>(*this, ++recorded_);
+    return is_capturing_ ? nullptr : std::make_shared<Event>(*this, ++recorded_);
   }
   [[nodiscard]] std::string_view name() const override { return "ticking"; }
   [[nodiscard]] DeviceCount count() const override { return {1, ""}; }
@@ -70,7 +70,7 @@ class TickingRuntime final : public DeviceRuntime {
   [[noreturn]] static void refuse() { throw Error("ticking: it has events and nothing else"); }
 
   mutable int recorded_ = 0, reached_ = 0, waits_ = 0;
-  bool is_recording_graph_ = false;
+  bool is_capturing_ = false;
 };
 
 }  // namespace kolo::testing

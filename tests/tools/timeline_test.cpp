@@ -66,12 +66,12 @@ TEST_F(TimelineSummaries, FindsTheIdleShareOfPlayedSchedules) {
     ASSERT_TRUE(found.pipeline);
     EXPECT_EQ(found.pipeline->shape.ranks, shape.ranks);
     EXPECT_EQ(found.pipeline->shape.micro_batches, shape.micro_batches);
-    ASSERT_THAT(found.pipeline->idle_shares, SizeIs(static_cast<std::size_t>(shape.ranks)));
+    ASSERT_THAT(found.pipeline->idle_fractions, SizeIs(static_cast<std::size_t>(shape.ranks)));
     const auto play = play_pipeline(plan_pipeline(shape));
-    for (const auto& [rank, share] : found.pipeline->idle_shares)
-      EXPECT_NEAR(share, play.idle_share(rank), 1e-6);
+    for (const auto& [rank, fraction] : found.pipeline->idle_fractions)
+      EXPECT_NEAR(fraction, play.idle_fraction(rank), 1e-6);
     ASSERT_TRUE(found.pipeline->ideal);
-    EXPECT_NEAR(*found.pipeline->ideal, play.idle_share(), 1e-6);
+    EXPECT_NEAR(*found.pipeline->ideal, play.idle_fraction(), 1e-6);
   }
 }
 
@@ -82,7 +82,7 @@ TEST_F(TimelineSummaries, WaitsAreNoWork) {
                       span("forward", 1, 1, 0, 100);
   const auto found = summary(events);
   ASSERT_TRUE(found.pipeline);
-  EXPECT_NEAR(found.pipeline->idle_shares.at(1), .5, 1e-6);
+  EXPECT_NEAR(found.pipeline->idle_fractions.at(1), .5, 1e-6);
 }
 
 // In gpipe's first step rank 1 takes three times as long.
@@ -95,8 +95,8 @@ TEST_F(TimelineSummaries, HasMeansOfStepsByRank) {
   ASSERT_TRUE(found.pipeline);
   EXPECT_EQ(found.pipeline->steps, 2U);
   for (const int rank : {0, 1})
-    EXPECT_NEAR(found.pipeline->idle_shares.at(rank),
-                (slow.idle_share(rank) + even.idle_share(rank)) / 2, 1e-6);
+    EXPECT_NEAR(found.pipeline->idle_fractions.at(rank),
+                (slow.idle_fraction(rank) + even.idle_fraction(rank)) / 2, 1e-6);
   EXPECT_TRUE(
       says(to_text(found), {"idle in a pipeline of 2 ranks, 4 micro-batches; equal stages without "
                             "messages: 20.0 %\n  mean of 2 steps: rank 0 "}));
@@ -114,7 +114,7 @@ TEST_F(TimelineSummaries, DevicesCountForTheirThreads) {
   const auto found = summary(played(shape, 1, 0, 2001) + step_span(1, 0, 1, 0, 40) +
                              span("forward stage 0 micro-batch 0", 0, 1, 0, 10));
   ASSERT_TRUE(found.pipeline);
-  EXPECT_NEAR(found.pipeline->idle_shares.at(0), *found.pipeline->ideal, 1e-6);
+  EXPECT_NEAR(found.pipeline->idle_fractions.at(0), *found.pipeline->ideal, 1e-6);
 }
 
 TEST_F(TimelineSummaries, SaysWhereRanksAreMissing) {

@@ -18,7 +18,7 @@ class FieldDataset final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return noise_.size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return noise_.layout(); }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override {
     noise_.read(index, epoch, place);
     for (std::size_t i = 0; i < 64; ++i) {
       place.target[i] = .03F * place.target[i] + .05F * place.input[i];

@@ -40,10 +40,10 @@ torch::Tensor flat_weights_of(const Network& network) {
   return torch::cat(all);
 }
 
-void disturb(Network& network, double share) {
+void disturb(Network& network, double fraction) {
   const torch::NoGradGuard no_gradient;
   for (auto& parameter : network.parameters())
-    parameter.mul_(1 + share * torch::randn_like(parameter));
+    parameter.mul_(1 + fraction * torch::randn_like(parameter));
 }
 
 // On batches that are made anew for each step, the same for every device and type.

@@ -255,7 +255,7 @@ TEST(NonFinite, SkipLeavesTheStepOutOnAllRanks) {
 class SpoiltDataset final : public StripesDataset {
  public:
   using StripesDataset::StripesDataset;
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override {
     StripesDataset::read(index, epoch, place);
     if (index == 20) place.input[7] = std::numeric_limits<float>::quiet_NaN();
   }

@@ -60,7 +60,7 @@ class StripesDataset : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return noise_.size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return noise_.layout(); }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override {
     noise_.read(index, epoch, place);
     place.label[0] = index % 4;
     for (std::size_t i = 0; i < 64; ++i)

@@ -53,8 +53,8 @@ const char* text_of(const char* name, const char* text) {
 }
 
 template <typename T>
-void require(const char* name, const T* place) {
-  if (place == nullptr)
+void require(const char* name, const T* address) {
+  if (address == nullptr)
     throw InputError(std::string(name) + " is null; expected the address of a number");
 }
 

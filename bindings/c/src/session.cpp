@@ -94,8 +94,8 @@ Options options_from_text(const char* text) {
 }  // namespace
 
 Handles& handles() {
-  alignas(Handles) static std::byte place[sizeof(Handles)];
-  static Handles* const made = std::construct_at(reinterpret_cast<Handles*>(&place));
+  alignas(Handles) static std::byte storage[sizeof(Handles)];
+  static Handles* const made = std::construct_at(reinterpret_cast<Handles*>(&storage));
   return *made;
 }
 

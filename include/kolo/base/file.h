@@ -36,7 +36,7 @@ void open_standard_streams();
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
 
 // The same from an offset in the file on, in bytes, which may be beyond its end.
-void write_at(int descriptor, std::span<const std::byte> bytes, std::int64_t place,
+void write_at(int descriptor, std::span<const std::byte> bytes, std::int64_t offset,
               const std::filesystem::path& path);
 
 // Reads at most bytes.size() bytes (short reads and EINTR handled); returns how many there were
@@ -99,11 +99,11 @@ class AtomicFile {
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 // Name that AtomicFile gives to a file as long as it is not whole: FILE.PROCESS.part.
-[[nodiscard]] std::filesystem::path part_file(const std::filesystem::path& file);
+[[nodiscard]] std::filesystem::path unfinished_file(const std::filesystem::path& file);
 
 // Tells whether a name is that of such a part of `file`, of whatever process: one that was killed
 // has left it.
-[[nodiscard]] bool is_part_file(std::string_view name, std::string_view file);
+[[nodiscard]] bool is_unfinished_file(std::string_view name, std::string_view file);
 
 // A folder that appears under its name only when it is whole: filled aside, in .NAME.part next to
 // it, flushed, renamed by commit(). Without commit() it vanishes; what a killed process leaves of

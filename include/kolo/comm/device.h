@@ -74,7 +74,7 @@ class DeviceRuntime {
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> record(int device,
                                                             DeviceStream stream) const = 0;
   // Tells whether work of the stream is captured for a graph of the device instead of done.
-  [[nodiscard]] virtual bool is_recorded(DeviceStream /*stream*/) const { return false; }
+  [[nodiscard]] virtual bool is_captured(DeviceStream /*stream*/) const { return false; }
   // Event with the time at which the device gets there; null while the stream is captured as a
   // graph.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> record_timed(int device,

@@ -176,7 +176,7 @@ struct RunConfig {
   DeviceConfig device;
   // Where its values were given ("FILE:12", "command line"), by keys such as "training.batch_size";
   // "" is the configuration itself.
-  std::map<std::string, std::string> places;
+  std::map<std::string, std::string> origins;
 };
 
 // Throws the InputError that a value is wrong: "FILE:12: training.batch_size: " and `reason`. For a

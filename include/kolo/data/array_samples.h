@@ -52,7 +52,7 @@ struct ArraySamplesOptions {
   double divisor = 1;
   // Number of classes; unset: one more than the largest label.
   std::optional<std::int64_t> classes = {};
-  // Arrays that an input consists of, their values one after another (SampleLayout::input_parts).
+  // Arrays that an input consists of, their values one after another (SampleLayout::input_shapes).
   std::vector<std::string> inputs = {"inputs"};
   // Arrays of targets that are numbers. Empty: the array targets, or else labels (label, y).
   std::vector<std::string> targets = {};
@@ -87,7 +87,7 @@ class ArraySamples final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override;
 
   // Inputs, targets and labels.
   [[nodiscard]] std::vector<NamedArray> arrays() const;

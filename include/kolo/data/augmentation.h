@@ -100,7 +100,7 @@ class AugmentedDataset final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return source_->size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return source_->layout(); }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override;
   // Made on CUDA devices, from bytes or numbers.
   [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
       const c10::Device& device) const override;

@@ -126,7 +126,7 @@ void convert_box(const BoxFile& box, const std::filesystem::path& to,
 // is an error of a call.
 
 // Destination of the numbers, for each process that writes some.
-struct HydroPlace {
+struct HydroTarget {
   std::filesystem::path file;  // aside, until the whole is there
   BoxFormat format = BoxFormat::hdf5;
   std::int64_t offset = 0;  // bytes from the file's start to the first number
@@ -144,20 +144,20 @@ class HydroFile {
   HydroFile(const std::filesystem::path& file, std::int64_t size,
             const std::filesystem::path& attributes_of = {});
 
-  [[nodiscard]] const HydroPlace& place() const { return place_; }
+  [[nodiscard]] const HydroTarget& place() const { return target_; }
   // To be called after everyone's flush().
   void commit();
 
  private:
   AtomicFile aside_;
   FileDescriptor lock_;  // tells other processes that this one lives
-  HydroPlace place_;
+  HydroTarget target_;
 };
 
 // Writer of one process.
 class HydroWriter {
  public:
-  explicit HydroWriter(HydroPlace place);
+  explicit HydroWriter(HydroTarget place);
 
   // Writes [channels, extent], cells that nobody else writes. Error outside of the box, and if the
   // system can't write.
@@ -170,7 +170,7 @@ class HydroWriter {
   void write_cells(const Region& region, std::span<const float> values);
   void write_at(std::int64_t number, std::span<const float> values) const;
 
-  HydroPlace place_;
+  HydroTarget target_;
   FileDescriptor file_;
   std::vector<float> cells_;  // a plane with the channels of a cell side by side
 };

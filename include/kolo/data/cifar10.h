@@ -21,7 +21,7 @@ namespace kolo {
 inline constexpr std::int64_t cifar10_side = 32;
 inline constexpr std::int64_t cifar10_classes = 10;
 inline constexpr std::size_t cifar10_pixel_bytes = 3 * 32 * 32;
-inline constexpr std::size_t cifar10_record_bytes = 1 + cifar10_pixel_bytes;
+inline constexpr std::size_t cifar10_row_bytes = 1 + cifar10_pixel_bytes;
 inline constexpr std::string_view cifar10_names_file = "batches.meta.txt";
 
 // The names of a split's files, in their order.
@@ -42,7 +42,7 @@ class Cifar10Dataset final : public Dataset {
   [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override;
   [[nodiscard]] std::optional<float> byte_divisor() const override;
   void read_bytes(std::int64_t index, std::span<std::uint8_t> input,
                   std::span<std::int64_t> label) const override;
@@ -57,11 +57,11 @@ class Cifar10Dataset final : public Dataset {
   [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
 
  private:
-  struct Records;
+  struct Rows;
   [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const;
 
   SampleLayout layout_;
-  std::shared_ptr<Records> records_;
+  std::shared_ptr<Rows> rows_;
   std::optional<MemoryLoad> load_;
   std::vector<std::string> class_names_;
 };

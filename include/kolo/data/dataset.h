@@ -45,7 +45,7 @@ struct SampleLayout {
   std::vector<std::int64_t> target_shape;
   // Shapes of the arrays that an input, or a target of numbers, consists of, if several: their
   // values come one after another, and input_shape is their number. Empty: one array.
-  std::vector<std::vector<std::int64_t>> input_parts = {}, target_parts = {};
+  std::vector<std::vector<std::int64_t>> input_shapes = {}, target_shapes = {};
 
   // Numbers in one input.
   [[nodiscard]] std::int64_t input_size() const;
@@ -55,7 +55,7 @@ struct SampleLayout {
 
 // Places inside a batch that one sample is written to: `label` for datasets with classes, `target`
 // for others; the unused one is empty.
-struct SamplePlace {
+struct SampleSpans {
   std::span<float> input;
   std::span<std::int64_t> label;
   std::span<float> target;
@@ -70,7 +70,7 @@ class Dataset {
   // Writes sample `index` of `epoch`. Augmentation may depend on seed, epoch and index alone, so
   // that every rank and worker sees the same sample. Error for an index outside [0, size) and
   // places of other sizes than the layout's.
-  virtual void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const = 0;
+  virtual void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const = 0;
 
   // Maker of the samples on a device (kolo/data/loader.h), which may outlive the dataset; null if
   // they can't be made there.
@@ -93,7 +93,7 @@ class Dataset {
 
  protected:
   // The checks every read() begins with.
-  void check_read(std::int64_t index, const SamplePlace& place, std::size_t input_size,
+  void check_read(std::int64_t index, const SampleSpans& place, std::size_t input_size,
                   std::size_t target_size) const;
 };
 
@@ -111,7 +111,7 @@ class Subset final : public Dataset {
   Subset(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> samples);
   [[nodiscard]] std::int64_t size() const override { return std::ssize(samples_); }
   [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override;
   [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
   [[nodiscard]] std::optional<float> byte_divisor() const override {
     return whole_->byte_divisor();
@@ -137,7 +137,7 @@ class RandomDataset final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override;
 
  private:
   SampleLayout layout_;

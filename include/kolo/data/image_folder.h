@@ -77,7 +77,7 @@ class ImageFolderDataset final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return listing_.size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override;
 
   [[nodiscard]] const std::filesystem::path& root() const { return root_; }
   [[nodiscard]] const FolderListing& listing() const { return listing_; }

@@ -23,7 +23,7 @@ namespace kolo {
 
 // Places inside a batch for one sample as a device gets it; those that the dataset does not fill
 // are empty.
-struct PackedPlace {
+struct PackedSpans {
   std::span<std::byte> bytes;
   std::span<std::int64_t> label;
   std::span<float> target;
@@ -39,7 +39,7 @@ class DeviceSamples {
   // Targets are made on the device, too, and not packed.
   [[nodiscard]] virtual bool makes_targets() const = 0;
   // Packs one sample. Like Dataset::read: any number of threads at once, the same errors.
-  virtual void pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const = 0;
+  virtual void pack(std::int64_t index, std::int64_t epoch, const PackedSpans& place) const = 0;
 
   struct Made {
     torch::Tensor input, target;  // the latter only with makes_targets()

@@ -52,7 +52,7 @@ class MnistDataset final : public Dataset {
     return static_cast<std::int64_t>(labels_.size());
   }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override;
 
   // The bytes of an image as they stand in the file. Error for an index outside [0, size), and
   // before the images are loaded.

@@ -93,7 +93,7 @@ class NbodyDataset final : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return options_.samples; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
-  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  void read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const override;
 
   // Shares the box, and reads from it only cells of the part, also with BoxMode::device.
   [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;

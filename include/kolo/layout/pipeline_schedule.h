@@ -94,6 +94,6 @@ struct PipelinePass {
 
 // Share of the ranks' time spent waiting, with equal stages and no time for messages: (p - 1) /
 // (m + p - 1).
-[[nodiscard]] double ideal_idle_share(const PipelineShape& shape);
+[[nodiscard]] double ideal_idle_fraction(const PipelineShape& shape);
 
 }  // namespace kolo

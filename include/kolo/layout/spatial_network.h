@@ -50,7 +50,7 @@ struct SpatialNetworkPlan {
   // compute the same; and whether that is so along any axis.
   [[nodiscard]] bool is_whole(std::size_t layer, std::size_t axis) const;
   [[nodiscard]] bool is_whole(std::size_t layer) const;
-  [[nodiscard]] double whole_share() const;  // of the FLOPs
+  [[nodiscard]] double whole_fraction() const;  // of the FLOPs
 };
 
 // Plans layers each of which takes the output of the one before. The shape's axes are the sample's,

@@ -25,9 +25,9 @@ struct ModelOptions {
   // and lengths of a field.
   std::vector<std::int64_t> output_shape = {};
   // Shapes of the arrays of an input, or of an output of numbers, that is several arrays, whose
-  // values come one after another (SampleLayout::input_parts). A TorchScript module has a tensor
+  // values come one after another (SampleLayout::input_shapes). A TorchScript module has a tensor
   // for each; for other models the whole is a vector.
-  std::vector<std::vector<std::int64_t>> input_parts = {}, output_parts = {};
+  std::vector<std::vector<std::int64_t>> input_shapes = {}, output_shapes = {};
   // Probability of every dropout layer, from 0 to below 1; the model's own when not given.
   std::optional<double> dropout = std::nullopt;
   // Momentum of every batch norm, in Keras's sense, from 0 to below 1: running = momentum running +

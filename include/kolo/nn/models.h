@@ -18,7 +18,7 @@ namespace kolo {
 
 // A network from a TorchScript file, as torch.jit.script(model).save(path) writes it in Python, of
 // one tensor in and out: a classifier's [N, classes], or without classes numbers [N,
-// output_shape...]. With options.input_parts or output_parts the script takes or gives as many
+// output_shape...]. With options.input_shapes or output_shapes the script takes or gives as many
 // tensors, and the network's own input or output is [N, values], part after part.
 //
 // Parameters and buffers are the script's own, so it is trained in place, and train(), eval() and

@@ -39,7 +39,7 @@ struct PushReport {
 };
 
 // Parts that a program supplies itself.
-struct OnlineParts {
+struct OnlineComponents {
   ModelCatalogue models = built_in_models();
   // Makes the network if model.name is "own": each call a new one of the same shapes. Called once
   // on every rank, and once more for each thread that infers at the same time.
@@ -63,7 +63,7 @@ class OnlineNetwork {
   // Makes the network on all ranks of a communicator: a session's (kolo/comm/session.h), or the
   // job's. InputError if their configurations differ. Holds a handle of the communicator, so
   // finalize a session after its networks are gone. Collective.
-  OnlineNetwork(const Communicator& ranks, const OnlineConfig& config, OnlineParts parts = {});
+  OnlineNetwork(const Communicator& ranks, const OnlineConfig& config, OnlineComponents parts = {});
   OnlineNetwork(OnlineNetwork&&) noexcept;
   OnlineNetwork& operator=(OnlineNetwork&&) noexcept;
   // Ends background training after the current step. Local.

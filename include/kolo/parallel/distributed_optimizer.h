@@ -114,7 +114,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
 
  private:
   void meet() const;
-  void share_rates();
+  void tell_rates();
   void finish_gradients();
 
   Communicator communicator_;

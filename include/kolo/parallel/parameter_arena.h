@@ -125,7 +125,7 @@ class ParameterArena {
 
   void collect(const torch::nn::Module& module, std::span<const std::string> excluded);
   void require_device(const parallel::DistinctTensor& parameter);
-  [[nodiscard]] std::vector<torch::Tensor> flat_parts(const torch::Tensor& memory) const;
+  [[nodiscard]] std::vector<torch::Tensor> flat_buckets(const torch::Tensor& memory) const;
   void lay_out(BucketPlan plan);
   [[nodiscard]] bool lies_here(std::size_t parameter) const;
   [[nodiscard]] bool has_other_views() const;

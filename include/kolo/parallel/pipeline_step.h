@@ -101,7 +101,7 @@ class PipelineStep {
   struct IdleTime {
     double seconds = 0;
     double waiting_seconds = 0;
-    [[nodiscard]] double share() const { return seconds > 0 ? waiting_seconds / seconds : 0; }
+    [[nodiscard]] double fraction() const { return seconds > 0 ? waiting_seconds / seconds : 0; }
   };
   [[nodiscard]] IdleTime take_idle_time();
 

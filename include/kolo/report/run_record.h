@@ -29,7 +29,7 @@ struct CurvePoint {
 // exposed_communication_seconds.
 struct Curve {
   std::string quantity;
-  std::string part;                // training | validation; empty if there is only one
+  std::string split;                // training | validation; empty if there is only one
   bool by_step = false;            // a value every few steps, or one an epoch
   std::vector<CurvePoint> points;  // in order
 };
@@ -74,7 +74,7 @@ struct RunRecord {
   // The value of a setting; empty where the configuration has none.
   [[nodiscard]] std::string setting(std::string_view name) const;
   // The curve, or null.
-  [[nodiscard]] const Curve* find(std::string_view quantity, std::string_view part,
+  [[nodiscard]] const Curve* find(std::string_view quantity, std::string_view split,
                                   bool by_step = false) const;
 };
 

@@ -22,7 +22,7 @@ struct DataReading;  // kolo/data/catalogue.h
 struct Objective;    // kolo/train/objective.h
 
 // User-supplied parts that replace those named in the configuration, the same on every rank.
-struct RunParts {
+struct RunComponents {
   // Catalogue in which model.name is looked up.
   ModelCatalogue models = built_in_models();
   std::function<Datasets(const RunConfig&, const DataReading&)> datasets = {};
@@ -63,10 +63,10 @@ struct RunOptions {
 // request after a checkpoint. A failure before the training ends all ranks with the same status, 2
 // for an InputError and 1 for others, and rank 0 says it on stderr; a later one ends the job. A
 // rank that is alone throws instead.
-[[nodiscard]] int run(const RunConfig& config, const RunParts& parts = {},
+[[nodiscard]] int run(const RunConfig& config, const RunComponents& parts = {},
                       const RunOptions& options = {});
 // The same of a configuration that is read first.
-[[nodiscard]] int run(const ConfigSource& source, const RunParts& parts = {},
+[[nodiscard]] int run(const ConfigSource& source, const RunComponents& parts = {},
                       const RunOptions& options = {});
 
 // Body of main(): calls `body` and returns its status, or after an exception, which stderr shows, 2

@@ -65,8 +65,8 @@ struct BenchSetup {
 // take.
 struct BenchPipeline {
   PipelineShape shape;
-  std::vector<double> idle_shares;  // by rank, as measured; with devices by the host's clock
-  double ideal = 0;                 // with equal parts (ideal_idle_share())
+  std::vector<double> idle_fractions;  // by rank, as measured; with devices by the host's clock
+  double ideal = 0;                 // with equal parts (ideal_idle_fraction())
 };
 
 // A layer with parameters, in a training step of one rank: medians, and the least that its products
@@ -117,10 +117,10 @@ struct BenchRate {
 
 // Shares of the time of training steps, which add up to 1; means over ranks and the middle half of
 // the trials.
-struct BenchShares {
+struct StepFractions {
   double data = 0, communication = 0, compute = 0;
 };
-[[nodiscard]] BenchShares shares_of(const BenchMeasurement& measurement);
+[[nodiscard]] StepFractions fractions_of(const BenchMeasurement& measurement);
 
 struct BenchVerdict {
   std::string by;   // data | compute | communication
@@ -150,7 +150,7 @@ struct BenchPlan {
 // A configuration to measure.
 struct BenchRequest {
   ConfigSource config;
-  RunParts parts = {};  // of the program
+  RunComponents parts = {};  // of the program
   std::vector<BenchMode> modes = {BenchMode::io, BenchMode::synthetic, BenchMode::full};
   BenchPlan plan;  // without step_done
   // Also the parts of a step without communication, on CPUs each layer, and, of several ranks,

@@ -52,14 +52,14 @@ struct SweepSpace {
                                                                   std::uint64_t seed, int count);
 
 // Place of a trial: a part of the machine or allocation that it has to itself.
-struct TrialPlace {
+struct TrialSite {
   std::vector<int> cpus = {};  // of this machine; empty: not bound
   int cores = 0;  // its share of a node's; 0: unknown, a trial's launcher sees its hosts
   std::vector<std::pair<std::string, std::string>> environment = {};  // more variables
   std::vector<std::string> arguments = {};                            // more of kolo train
 };
 
-struct PlaceOptions {
+struct SiteOptions {
   int ranks = 1;    // of a trial
   int at_once = 0;  // trials; 0: as many as there are cores for, at least one
   bool oversubscribe = false;
@@ -70,21 +70,21 @@ struct PlaceOptions {
 // Places of equal size. On this machine each has cores of its own (`cores`: CPUs by core); on the
 // hosts of a PBS job hosts of their own; in a Slurm job srun gives each step its own. InputError:
 // more trials at once than that has cores, hosts or GPUs for, unless oversubscribe.
-[[nodiscard]] std::vector<TrialPlace> trial_places(const MachineFacts& machine,
+[[nodiscard]] std::vector<TrialSite> trial_sites(const MachineFacts& machine,
                                                    const std::vector<std::vector<int>>& cores,
-                                                   const PlaceOptions& options);
+                                                   const SiteOptions& options);
 
 struct SweepRequest {
   // Its overrides are the words of the space.
   ConfigSource config;
   int random = 0;  // trials that are drawn; 0: all of a grid
-  PlaceOptions places = {};
+  SiteOptions sites = {};
   std::optional<double> target = std::nullopt;  // see Sweep::target
   std::string metric;            // val_accuracy | val_loss; empty: accuracy, where there is one
   std::filesystem::path output;  // the sweep's folder; empty: output_dir with -sweep
   std::filesystem::path program = {};  // kolo, which does the trials; empty: this program is it
   std::string program_name = "kolo";   // as users type it
-  RunParts parts = {};                 // of the program
+  RunComponents parts = {};                 // of the program
   // Gets lines about the progress, for people.
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };

@@ -115,7 +115,7 @@ void check_cosmology_options(const CosmologyOptions& options);
 // (pressure smoothing and temperature of intergalactic gas).
 [[nodiscard]] SimulationBox make_cosmology_box(
     const CosmologyOptions& options,
-    const std::function<void(double fraction, std::string_view stage)>& progress =
+    const std::function<void(double fraction, std::string_view phase)>& progress =
         [](double, std::string_view) {});
 
 }  // namespace kolo

@@ -140,7 +140,7 @@ class CudaRuntime final : public DeviceRuntime {
                                                     DeviceStream stream) const override {
     return std::make_shared<CudaEvent>(device, stream, cudaEventDisableTiming);
   }
-  [[nodiscard]] bool is_recorded(DeviceStream stream) const override {
+  [[nodiscard]] bool is_captured(DeviceStream stream) const override {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     check_cuda(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
     return status != cudaStreamCaptureStatusNone;
@@ -148,7 +148,7 @@ class CudaRuntime final : public DeviceRuntime {
   [[nodiscard]] std::shared_ptr<DeviceEvent> record_timed(int device,
                                                           DeviceStream stream) const override {
     use_device(device);
-    if (is_recorded(stream)) return nullptr;
+    if (is_captured(stream)) return nullptr;
     return std::make_shared<CudaEvent>(device, stream, cudaEventDefault);
   }
   void copy(int device, void* to, const void* from, std::size_t bytes,

@@ -153,7 +153,7 @@ class DeviceBackend final : public Backend {
                             std::function<void(bool)> finished) override {
     if (!call.order || !call.order->done || !hands_over(call)) return false;
     // Captured work happens later, if ever.
-    if (sharing_->runtime().is_recorded(call.order->stream)) return false;
+    if (sharing_->runtime().is_captured(call.order->stream)) return false;
     sharing_->poller().add(call.order->ready, call.order->done, std::move(started),
                            std::move(finished));
     return true;

@@ -60,7 +60,7 @@ std::byte* at(const Buffer& buffer, std::int64_t element) {
   return kolo::at(buffer.data, element, buffer.type);
 }
 
-Buffer part_of(const Buffer& whole, std::int64_t offset, std::int64_t count) {
+Buffer range_of(const Buffer& whole, std::int64_t offset, std::int64_t count) {
   return {at(whole, offset), count, whole.type};
 }
 
@@ -143,20 +143,20 @@ void MpiCollectives::all_reduce_partial(const Buffer& partial, const Buffer& res
 void MpiCollectives::reduce_by_owners(const ConstBuffer& input, const Buffer& output, ReduceOp op,
                                       int divisor) {
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
-  const auto largest_part = std::min(largest_count_, elements_received(input.type, size_));
-  for (std::int64_t begin = 0; begin < input.count; begin += largest_part * size_) {
-    const auto count = std::min(largest_part * size_, input.count - begin);
+  const auto largest_piece = std::min(largest_count_, elements_received(input.type, size_));
+  for (std::int64_t begin = 0; begin < input.count; begin += largest_piece * size_) {
+    const auto count = std::min(largest_piece * size_, input.count - begin);
     const auto part = (count + size_ - 1) / size_;
     std::vector<std::int64_t> counts;
     for (int owner = 0; owner < size_; ++owner)
       counts.push_back(std::clamp(count - owner * part, std::int64_t{0}, part));
     const auto part_for = [&](int owner) {
-      return part_of(source, begin + std::min(count, owner * part),
+      return range_of(source, begin + std::min(count, owner * part),
                      counts[static_cast<std::size_t>(owner)]);
     };
-    const Buffer chunk = part_of(output, begin, count);
+    const Buffer chunk = range_of(output, begin, count);
     const Buffer mine =
-        part_of(chunk, std::min(count, rank_ * part), counts[static_cast<std::size_t>(rank_)]);
+        range_of(chunk, std::min(count, rank_ * part), counts[static_cast<std::size_t>(rank_)]);
     reduce_part(part_for, mine, op, divisor);
     all_gather(mine, chunk, counts);
   }
@@ -173,7 +173,7 @@ void MpiCollectives::reduce_part(const PartFor& part_for, const Buffer& output, 
   std::vector<const std::byte*> sources(static_cast<std::size_t>(size_), at(own, 0));
   for (int distance = 1; distance < size_; ++distance) {
     const int to = (rank_ + distance) % size_, from = (rank_ - distance + size_) % size_;
-    const Buffer operand = part_of(received, (distance - 1) * own.count, own.count);
+    const Buffer operand = range_of(received, (distance - 1) * own.count, own.count);
     exchange(part_for(to), to, operand, from);
     sources[static_cast<std::size_t>(from)] = at(operand, 0);
   }
@@ -212,12 +212,12 @@ void MpiCollectives::reduce_scatter(const CollectiveCall& call) {
   const ConstBuffer& input = call.input;
   const Buffer& output = call.output;
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
-  const auto largest_part = std::min(largest_count_, elements_received(input.type, size_));
-  for_chunks(output.count, largest_part, [&](std::int64_t offset, int count) {
+  const auto largest_piece = std::min(largest_count_, elements_received(input.type, size_));
+  for_chunks(output.count, largest_piece, [&](std::int64_t offset, int count) {
     const auto part_for = [&](int owner) {
-      return part_of(source, owner * output.count + offset, count);
+      return range_of(source, owner * output.count + offset, count);
     };
-    reduce_part(part_for, part_of(output, offset, count), call.op, call.divisor);
+    reduce_part(part_for, range_of(output, offset, count), call.op, call.divisor);
   });
 }
 

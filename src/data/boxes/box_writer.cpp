@@ -35,11 +35,11 @@ std::string problem_with(const fs::path& file) {
 }
 
 // Writes the head of a .npy file aside; the place of the numbers is behind it.
-HydroPlace begin_npy(AtomicFile& aside, const fs::path& file, BoxField field, std::int64_t size) {
+HydroTarget begin_npy(AtomicFile& aside, const fs::path& file, BoxField field, std::int64_t size) {
   const auto channels = channels_of(field);
   const auto head = npy_header_bytes(std::array{size, size, size, channels});
   aside.write(head);
-  return {part_file(file), BoxFormat::npy, std::ssize(head), size, channels};
+  return {unfinished_file(file), BoxFormat::npy, std::ssize(head), size, channels};
 }
 
 // Gives a new HDF5 file its attributes. `what` begins messages.
@@ -85,14 +85,14 @@ std::vector<std::int64_t> make_hdf5(const fs::path& file, std::span<const FloatA
 
 // Makes an HDF5 file aside and returns the places of its fields, whose numbers are then written
 // without the library.
-std::vector<HydroPlace> begin_hdf5(const fs::path& file, std::span<const BoxField> fields,
+std::vector<HydroTarget> begin_hdf5(const fs::path& file, std::span<const BoxField> fields,
                                    std::int64_t size, const WriteAttributes& write_attributes) {
-  const auto aside = part_file(file);
+  const auto aside = unfinished_file(file);
   std::vector<FloatArray> arrays;
   for (const auto field : fields)
     arrays.push_back({hdf5_name_of(field), {channels_of(field), size, size, size}});
   const auto offsets = make_hdf5(aside, arrays, write_attributes);
-  std::vector<HydroPlace> places;
+  std::vector<HydroTarget> places;
   for (std::size_t i = 0; i < fields.size(); ++i)
     places.push_back({aside, BoxFormat::hdf5, offsets[i], size, channels_of(fields[i])});
   return places;
@@ -123,7 +123,7 @@ void check_fields(const SimulationBox& box) {
 }
 
 // Writes the fields of a box to their places.
-void write_fields(const SimulationBox& box, std::span<const HydroPlace> places) {
+void write_fields(const SimulationBox& box, std::span<const HydroTarget> places) {
   const Region whole{{0, 0, 0}, {box.size, box.size, box.size}};
   HydroWriter(places[0]).write(whole, box.nbody);
   HydroWriter(places[1]).write(whole, box.hydro);
@@ -174,7 +174,7 @@ void refuse_output(const BoxFile& box, const fs::path& file, bool replaces) {
 constexpr std::int64_t buffer_bytes = std::int64_t{1} << 26;
 
 // Copies both fields, some planes at a time.
-void copy_fields(const BoxFile& box, std::span<const HydroPlace> places,
+void copy_fields(const BoxFile& box, std::span<const HydroTarget> places,
                  const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const auto size = box.size(), multiple = box.plane_multiple();
   const auto fitting = buffer_bytes * size / field_bytes(hydro_channels, size);
@@ -204,7 +204,7 @@ void convert_box(const BoxFile& box, const fs::path& to, const ConvertBoxOptions
     refuse_output(box, file, options.replace);
     asides.emplace_back(file);
   }
-  std::vector<HydroPlace> places;
+  std::vector<HydroTarget> places;
   if (to_npy) {
     places = {begin_npy(asides[0], files[0], BoxField::nbody, box.size()),
               begin_npy(asides[1], files[1], BoxField::hydro, box.size())};
@@ -227,7 +227,7 @@ void remove_leftovers(const fs::path& path) {
   std::error_code ignored;  // what can't be removed is in nobody's way
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const auto name = entry.path().filename().string();
-    if (!is_part_file(name, own)) continue;
+    if (!is_unfinished_file(name, own)) continue;
     const auto process = static_cast<pid_t>(std::atol(name.c_str() + own.size() + 1));
     if (::kill(process, 0) == 0 || errno != ESRCH) continue;
     const FileDescriptor file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
@@ -242,25 +242,25 @@ HydroFile::HydroFile(const fs::path& file, std::int64_t size, const fs::path& at
   remove_leftovers(file);
   const auto bytes = field_bytes(hydro_channels, size);
   std::error_code error;
-  const auto space = fs::space(part_file(file), error);
+  const auto space = fs::space(unfinished_file(file), error);
   if (!error && std::cmp_less(space.available, bytes)) {
     throw Error(fmt::format("{}: a gas field of {}^3 cells takes {} bytes, and there are {} left",
                             problem_with(file), size, bytes, space.available));
   }
   if (file.extension() == ".npy") {
-    place_ = begin_npy(aside_, file, BoxField::hydro, size);
+    target_ = begin_npy(aside_, file, BoxField::hydro, size);
   } else {
     const auto copy_attributes = [&](const Hdf5Handle& hdf5, const std::string& what) {
       if (!attributes_of.empty()) copy_hdf5_attributes(attributes_of, hdf5, what);
     };
-    place_ = begin_hdf5(file, std::array{BoxField::hydro}, size, copy_attributes).front();
+    target_ = begin_hdf5(file, std::array{BoxField::hydro}, size, copy_attributes).front();
   }
-  const auto whole = checked_add(place_.offset, bytes);
-  if (std::cmp_less(fs::file_size(place_.file), whole))
-    fs::resize_file(place_.file, static_cast<std::uintmax_t>(whole), error);
-  if (error) throw Error(fmt::format("{}: {}", problem_with(place_.file), error.message()));
-  lock_ = FileDescriptor(::open(place_.file.c_str(), O_RDWR | O_CLOEXEC));
-  if (!lock_.is_open()) fail(place_.file);
+  const auto whole = checked_add(target_.offset, bytes);
+  if (std::cmp_less(fs::file_size(target_.file), whole))
+    fs::resize_file(target_.file, static_cast<std::uintmax_t>(whole), error);
+  if (error) throw Error(fmt::format("{}: {}", problem_with(target_.file), error.message()));
+  lock_ = FileDescriptor(::open(target_.file.c_str(), O_RDWR | O_CLOEXEC));
+  if (!lock_.is_open()) fail(target_.file);
   // A file system that knows no locks only keeps leftovers of other machines from being told apart.
   static_cast<void>(lock_file(lock_));
 }
@@ -270,26 +270,26 @@ void HydroFile::commit() {
   lock_ = FileDescriptor();  // which would keep HDF5 from opening it
 }
 
-HydroWriter::HydroWriter(HydroPlace place)
-    : place_(std::move(place)), file_(::open(place_.file.c_str(), O_WRONLY | O_CLOEXEC)) {
-  if (!file_.is_open()) fail(place_.file);
+HydroWriter::HydroWriter(HydroTarget place)
+    : target_(std::move(place)), file_(::open(target_.file.c_str(), O_WRONLY | O_CLOEXEC)) {
+  if (!file_.is_open()) fail(target_.file);
 }
 
 void HydroWriter::write(const Region& region, std::span<const float> values) {
-  require_region(region, place_.size, place_.channels, values.size());
-  if (place_.format == BoxFormat::npy)
+  require_region(region, target_.size, target_.channels, values.size());
+  if (target_.format == BoxFormat::npy)
     write_cells(region, values);
   else
     write_channels(region, values);
 }
 
 void HydroWriter::flush() const {
-  if (::fsync(file_.get()) != 0) fail(place_.file);
+  if (::fsync(file_.get()) != 0) fail(target_.file);
 }
 
 // Rows, or whole planes of them where the region is as wide as the box.
 void HydroWriter::write_channels(const Region& region, std::span<const float> values) {
-  const auto size = place_.size, channels = place_.channels;
+  const auto size = target_.size, channels = target_.channels;
   const auto& [start, extent] = region;
   const auto rows = extent[2] == size ? extent[1] : std::int64_t{1};
   const auto count = static_cast<std::size_t>(rows * extent[2]);
@@ -304,7 +304,7 @@ void HydroWriter::write_channels(const Region& region, std::span<const float> va
 }
 
 void HydroWriter::write_cells(const Region& region, std::span<const float> values) {
-  const auto size = place_.size, channels = place_.channels;
+  const auto size = target_.size, channels = target_.channels;
   const auto& [start, extent] = region;
   const auto cells = extent[1] * extent[2];
   const auto rows = extent[2] == size ? extent[1] : std::int64_t{1};
@@ -326,8 +326,8 @@ void HydroWriter::write_cells(const Region& region, std::span<const float> value
 
 // From the field's number `number` on.
 void HydroWriter::write_at(std::int64_t number, std::span<const float> values) const {
-  const auto place = place_.offset + number * static_cast<std::int64_t>(sizeof(float));
-  kolo::write_at(file_.get(), std::as_bytes(values), place, place_.file);
+  const auto place = target_.offset + number * static_cast<std::int64_t>(sizeof(float));
+  kolo::write_at(file_.get(), std::as_bytes(values), place, target_.file);
 }
 
 }  // namespace kolo

@@ -139,12 +139,12 @@ NpyHeader read_header(const std::filesystem::path& file, std::string_view text,
 }
 
 // Place of the header's text, from the first bytes of a file.
-struct TextPlace {
+struct TextRange {
   std::size_t offset = 0, size = 0;
 };
 
 // `beginning`: the first bytes, at least 12 of a file that has so many.
-TextPlace find_text(const std::filesystem::path& file, std::string_view beginning,
+TextRange find_text(const std::filesystem::path& file, std::string_view beginning,
                     std::int64_t file_size) {
   if (!beginning.starts_with(magic)) {
     fail(file, fmt::format("the file begins with {}, expected \\x93NUMPY",
@@ -162,7 +162,7 @@ TextPlace find_text(const std::filesystem::path& file, std::string_view beginnin
          fmt::format("the version at offset 6 is {}.{}, expected 1.0, 2.0 or 3.0", major, minor));
   }
   const std::size_t length_bytes = major == 1 ? 2 : 4;
-  TextPlace place{.offset = 8 + length_bytes};
+  TextRange place{.offset = 8 + length_bytes};
   for (std::size_t i = 0; i < length_bytes; ++i) place.size |= byte(8 + i) << (8 * i);
   if (place.size > most_header_bytes) {
     fail(file, fmt::format("the header length at offset 8 is {} bytes, expected at most {}",

@@ -165,11 +165,11 @@ ArraySamples::ArraySamples(const fs::path& path, const ArraySamplesOptions& opti
   for (const auto& each : all) require_samples(*each.array);
   check_files(all, warnings_);
   for (const auto& each : all) require_length(*inputs_.front().array, *each.array);
-  lay_out(inputs_, input_shape, layout_.input_shape, layout_.input_parts);
+  lay_out(inputs_, input_shape, layout_.input_shape, layout_.input_shapes);
   if (label_array_.array) {
     take_labels(options.classes);
   } else if (options.has_targets) {
-    lay_out(targets_, target_shape, layout_.target_shape, layout_.target_parts);
+    lay_out(targets_, target_shape, layout_.target_shape, layout_.target_shapes);
   } else {
     layout_.classes = 1;
     labels_.resize(static_cast<std::size_t>(size()));
@@ -219,7 +219,7 @@ std::int64_t ArraySamples::size() const {
 }
 
 void ArraySamples::read(std::int64_t index, std::int64_t /*epoch*/,
-                        const SamplePlace& place) const {
+                        const SampleSpans& place) const {
   check_read(index, place, static_cast<std::size_t>(layout_.input_size()),
              static_cast<std::size_t>(layout_.target_size()));
   read_arrays(inputs_, index, place.input);

@@ -67,7 +67,7 @@ std::filesystem::path ImageFolderDataset::path(std::int64_t index) const {
 }
 
 void ImageFolderDataset::read(std::int64_t index, std::int64_t epoch,
-                              const SamplePlace& place) const {
+                              const SampleSpans& place) const {
   check_read(index, place, static_cast<std::size_t>(layout_.input_size()), 1);
   const auto file = path(index);
   static thread_local std::vector<std::byte> bytes;  // kept from image to image

@@ -136,7 +136,7 @@ std::vector<std::string> MnistDataset::class_names() const {
 }
 
 void MnistDataset::read(std::int64_t index, std::int64_t /*epoch*/,
-                        const SamplePlace& place) const {
+                        const SampleSpans& place) const {
   check_read(index, place, pixels_, 1);
   const auto bytes = pixels(index);
   for (std::size_t i = 0; i < pixels_; ++i) {

@@ -216,7 +216,7 @@ std::shared_ptr<const DeviceSamples> NbodyDataset::device_samples(const c10::Dev
   return make_box_samples(rule_, *nbody_, *hydro_, device);
 }
 
-void NbodyDataset::read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const {
+void NbodyDataset::read(std::int64_t index, std::int64_t epoch, const SampleSpans& place) const {
   check_read(index, place, static_cast<std::size_t>(nbody_channels) * cells_,
              static_cast<std::size_t>(hydro_channels) * cells_);
   const auto sample = crop(index, epoch);

@@ -73,7 +73,7 @@ ImageTransform AugmentedDataset::transform(std::int64_t index, std::int64_t epoc
 }
 
 void AugmentedDataset::read(std::int64_t index, std::int64_t epoch,
-                            const SamplePlace& place) const {
+                            const SampleSpans& place) const {
   source_->read(index, epoch, place);
   const auto& shape = layout().input_shape;
   transform_image(place.input, shape[0], shape[1], shape[2], transform(index, epoch),

@@ -227,8 +227,8 @@ void decode_resized(std::span<const std::byte> file, std::string_view name, std:
                     std::int64_t width, std::span<float> planes, const ImageWindow& part,
                     const ImageLimits& limits) {
   // Length of the whole image if a part is to have `length`.
-  const auto whole = [](std::int64_t length, double share) {
-    return static_cast<std::int64_t>(std::ceil(static_cast<double>(length) / share));
+  const auto whole = [](std::int64_t length, double fraction) {
+    return static_cast<std::int64_t>(std::ceil(static_cast<double>(length) / fraction));
   };
   images::decode(file, name, {whole(height, part.height), whole(width, part.width)}, limits,
                  [&](images::ImageRows& rows) {

@@ -23,12 +23,12 @@ KOLO_PIXEL_STEP float preprocessed(float value, float mean, float deviation) {
 }
 
 // Source of a place of the result, along one axis: between the source's places first and second.
-struct AxisPlace {
+struct AxisSource {
   std::int32_t first, second;
   float fraction;
 };
 
-KOLO_PIXEL_STEP AxisPlace axis_place(std::int32_t place, std::int32_t size, double zoom,
+KOLO_PIXEL_STEP AxisSource axis_source(std::int32_t place, std::int32_t size, double zoom,
                                      double shift, bool flip) {
   const double last = static_cast<double>(size) - 1;
   const double middle = last / 2;
@@ -41,7 +41,7 @@ KOLO_PIXEL_STEP AxisPlace axis_place(std::int32_t place, std::int32_t size, doub
 
 // Value of a moved image's pixel before preprocessing. `load(y, x)` is the source's.
 template <typename Load>
-KOLO_PIXEL_STEP float moved_pixel(const Load& load, const AxisPlace& row, const AxisPlace& column) {
+KOLO_PIXEL_STEP float moved_pixel(const Load& load, const AxisSource& row, const AxisSource& column) {
   const float upper =
       between(load(row.first, column.first), load(row.first, column.second), column.fraction);
   const float lower =

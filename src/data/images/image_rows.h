@@ -12,7 +12,7 @@
 namespace kolo::images {
 
 // Target of the longjmp of a C library that fails, with its message.
-struct FailurePlace {
+struct JumpTarget {
   std::jmp_buf place;
   std::array<char, 256> message;
 };
@@ -21,7 +21,7 @@ struct FailurePlace {
 // handler there must be nothing that has a destructor, so the call may be no more than the
 // library's own functions on objects that live outside.
 template <typename Call>
-[[nodiscard, gnu::noinline]] bool guarded(FailurePlace& failure, const Call& call) {
+[[nodiscard, gnu::noinline]] bool guarded(JumpTarget& failure, const Call& call) {
   if (setjmp(failure.place) != 0) return false;
   call();
   return true;

@@ -18,7 +18,7 @@ namespace {
 
 struct JpegErrors {
   jpeg_error_mgr manager;  // first: libjpeg hands out its address
-  FailurePlace failure;
+  JumpTarget failure;
 };
 
 // Warnings about data that decodes all the same; all others mean that pixels are made up.

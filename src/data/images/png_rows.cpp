@@ -21,7 +21,7 @@ struct PngSource {
 
 extern "C" {
 [[noreturn]] static void fail_png(png_structp png, png_const_charp message) {
-  auto* failure = static_cast<FailurePlace*>(png_get_error_ptr(png));
+  auto* failure = static_cast<JumpTarget*>(png_get_error_ptr(png));
   std::strncpy(failure->message.data(), message, failure->message.size() - 1);
   std::longjmp(failure->place, 1);
 }
@@ -53,7 +53,7 @@ struct PngReader {
   png_structp png = nullptr;
   png_infop info = nullptr;
   PngSource source{};
-  FailurePlace failure{};
+  JumpTarget failure{};
 };
 
 // Whatever there is, as four bytes per pixel.

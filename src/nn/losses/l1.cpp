@@ -54,25 +54,25 @@ class MeanDistance : public torch::autograd::Function<MeanDistance> {
   // that lie alike are one line, others a line for each channel of a sample.
   static double sum_of(const torch::Tensor& outputs, const torch::Tensor& targets,
                        const torch::Tensor& slopes, float factor) {
-    constexpr std::int64_t part = 1 << 15;
+    constexpr std::int64_t block = 1 << 15;
     const bool are_alike = outputs.strides() == targets.strides();
     const auto channels = are_alike ? 1 : outputs.size(1);
     const auto lines = are_alike ? 1 : outputs.size(0) * channels;
     const auto length = outputs.numel() / lines;
     const auto of_outputs = are_alike ? Strides() : strides_of(outputs);
     const auto of_targets = are_alike ? Strides() : strides_of(targets);
-    const auto parts_of_line = (length + part - 1) / part;
-    std::vector<double> sums(static_cast<std::size_t>(lines * parts_of_line));
-    at::parallel_for(0, lines * parts_of_line, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto blocks_of_line = (length + block - 1) / block;
+    std::vector<double> sums(static_cast<std::size_t>(lines * blocks_of_line));
+    at::parallel_for(0, lines * blocks_of_line, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = begin; i < end; ++i) {
-        const auto line = i / parts_of_line, first = i % parts_of_line * part;
+        const auto line = i / blocks_of_line, first = i % blocks_of_line * block;
         const auto at = [&](const Strides& strides) {
           return line / channels * channels * length + line % channels * strides.channel +
                  first * strides.value;
         };
         float* const to = slopes.defined() ? slopes.data_ptr<float>() + at(of_outputs) : nullptr;
         sums[static_cast<std::size_t>(i)] =
-            sum_distances(std::min(part, length - first),
+            sum_distances(std::min(block, length - first),
                           {outputs.data_ptr<float>() + at(of_outputs), of_outputs.value},
                           {targets.data_ptr<float>() + at(of_targets), of_targets.value}, factor,
                           {to, of_outputs.value});

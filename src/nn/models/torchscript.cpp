@@ -67,9 +67,9 @@ std::vector<torch::Tensor> tensors_of(const c10::IValue& output, const Script& s
 class TorchScriptNetwork final : public Network {
  public:
   // The parts of forward(tensor)'s input and output, where the script takes or gives several.
-  explicit TorchScriptNetwork(Script script, Shapes input_parts = {}, Shapes output_parts = {})
-      : input_parts_(std::move(input_parts)),
-        output_parts_(std::move(output_parts)),
+  explicit TorchScriptNetwork(Script script, Shapes input_shapes = {}, Shapes output_shapes = {})
+      : input_shapes_(std::move(input_shapes)),
+        output_shapes_(std::move(output_shapes)),
         script_(std::move(script)) {
     std::unordered_set<const c10::TensorImpl*> known;
     adopt(*this, script_.module(), known);
@@ -77,8 +77,8 @@ class TorchScriptNetwork final : public Network {
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
     const auto outputs =
-        forward(input_parts_.empty() ? std::vector{input} : split(input, input_parts_));
-    if (!output_parts_.empty()) return join(outputs);
+        forward(input_shapes_.empty() ? std::vector{input} : split(input, input_shapes_));
+    if (!output_shapes_.empty()) return join(outputs);
     if (outputs.size() == 1) return outputs.front();
     throw Error(fmt::format("{}: forward gives {} tensors, expected one tensor", script_.name(),
                             outputs.size()));
@@ -145,7 +145,7 @@ class TorchScriptNetwork final : public Network {
     return output;
   }
 
-  Shapes input_parts_, output_parts_;
+  Shapes input_shapes_, output_shapes_;
   Script script_;
   std::vector<Buffer> buffers_;
 };
@@ -196,7 +196,7 @@ void require_trainable(TorchScriptNetwork& network, const std::optional<TensorsS
 
 // Shapes that forward is to take and to give.
 TensorsShapes tensors_shapes(const ModelOptions& options) {
-  TensorsShapes shapes{options.input_parts, options.output_parts};
+  TensorsShapes shapes{options.input_shapes, options.output_shapes};
   if (shapes.inputs.empty()) shapes.inputs = {options.input_shape};
   if (!shapes.outputs.empty()) return shapes;
   const bool has_classes = options.output_shape.empty();
@@ -233,7 +233,7 @@ torch::jit::Module copy_of(const torch::jit::Module& script) {
 std::shared_ptr<Network> make_torchscript_network(const std::filesystem::path& path,
                                                   const ModelOptions& options) {
   const auto network = std::make_shared<TorchScriptNetwork>(
-      Script(path, "torchscript"), options.input_parts, options.output_parts);
+      Script(path, "torchscript"), options.input_shapes, options.output_shapes);
   const bool has_classes = options.output_shape.empty();
   require_trainable(*network, tensors_shapes(options), has_classes ? ", one output a class" : "");
   return network;

@@ -71,7 +71,7 @@ DeviceStream current_stream(const c10::Device& device) {
   return device.is_cuda() ? c10::cuda::getCurrentCUDAStream(device.index()).stream() : nullptr;
 }
 
-bool is_recording(const c10::Device& device) {
+bool is_capturing(const c10::Device& device) {
   return device.is_cuda() &&
          c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }

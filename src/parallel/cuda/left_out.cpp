@@ -39,7 +39,7 @@ DeviceStream current_stream(const c10::Device& /*device*/) {
   return nullptr;
 }
 
-bool is_recording(const c10::Device& /*device*/) {
+bool is_capturing(const c10::Device& /*device*/) {
   return false;
 }
 

@@ -55,7 +55,7 @@ ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn
                                 plan_.total_bytes);
   else
     gradient_memory_ = torch::zeros({plan_.total_bytes}, bytes_on(device_));
-  flat_gradients_ = flat_parts(gradient_memory_);
+  flat_gradients_ = flat_buckets(gradient_memory_);
   for (std::size_t index = 0; index < parameters_.size(); ++index)
     gradient_views_.push_back(unknown_to_autograd(view_of(index, flat_gradients_)));
   move_parameters(allocate_like_parameters());
@@ -153,7 +153,7 @@ bool ParameterArena::rebuild(const Communicator& communicator, std::span<const s
   std::vector<torch::Tensor> gradients;
   for (const torch::Tensor& view : gradient_views_) gradients.push_back(view.clone());
   lay_out(std::move(plan));
-  flat_gradients_ = flat_parts(gradient_memory_);
+  flat_gradients_ = flat_buckets(gradient_memory_);
   for (const torch::Tensor& flat : flat_gradients_) flat.zero_();
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     const torch::Tensor view = unknown_to_autograd(view_of(index, flat_gradients_));
@@ -222,15 +222,15 @@ std::string ParameterArena::take_back_parameters() {
 
 std::vector<torch::Tensor> ParameterArena::flat_views(
     const std::shared_ptr<std::byte>& memory) const {
-  return flat_parts(as_bytes(memory, plan_.total_bytes));
+  return flat_buckets(as_bytes(memory, plan_.total_bytes));
 }
 
 std::vector<torch::Tensor> ParameterArena::allocate_like_parameters() const {
   // LibTorch's allocators align to 64 bytes, and so does every bucket's offset.
-  return flat_parts(torch::zeros({plan_.total_bytes}, bytes_on(device_)));
+  return flat_buckets(torch::zeros({plan_.total_bytes}, bytes_on(device_)));
 }
 
-std::vector<torch::Tensor> ParameterArena::flat_parts(const torch::Tensor& memory) const {
+std::vector<torch::Tensor> ParameterArena::flat_buckets(const torch::Tensor& memory) const {
   std::vector<torch::Tensor> flat;
   for (const Bucket& bucket : plan_.buckets) {
     const auto bytes = bucket.count * static_cast<std::int64_t>(size_of(bucket.type));

@@ -79,7 +79,7 @@ void GradientReducer::State::add_problem(const std::string& problem) {
 
 std::string GradientReducer::State::missing_gradients(const std::vector<std::string>& names) const {
   return fmt::format("backward gave no gradient to {}; {}", fmt::join(names, ", "),
-                     is_recorded_
+                     is_graph_known_
                          ? "in the first step it did, and the graph is said to be static; without "
                            "static_graph the parameters used may change"
                          : "every trainable parameter must take part in every loss: let the others "
@@ -257,7 +257,7 @@ void GradientReducer::State::finish() {
     if (arrivals_[parameter] != Arrival::absent || is_used_anywhere(parameter)) hand_out(parameter);
   }
   statistics_.bytes += units_.release_sparse_averages();
-  record_graph();
+  note_graph();
   rebuild_buckets();
   start_over();
   has_averages_ = true;
@@ -325,13 +325,13 @@ void GradientReducer::State::settle_absent(std::size_t parameter) {
 }
 
 bool GradientReducer::State::is_used_anywhere(std::size_t parameter) const {
-  if (is_recorded_) return used_anywhere_[parameter] && tensor(parameter).requires_grad();
+  if (is_graph_known_) return used_anywhere_[parameter] && tensor(parameter).requires_grad();
   return options_.unused_parameters && agreement_->used[parameter] != 0;
 }
 
 // Postponed while any rank has joined, since that would note nothing.
-void GradientReducer::State::record_graph() {
-  if (!options_.static_graph || is_recorded_) return;
+void GradientReducer::State::note_graph() {
+  if (!options_.static_graph || is_graph_known_) return;
   if (communicates() && communicator_.active_ranks() < communicator_.size()) return;
   used_here_.assign(parameters(), false);
   used_anywhere_.assign(parameters(), false);
@@ -339,7 +339,7 @@ void GradientReducer::State::record_graph() {
     used_here_[parameter] = arrivals_[parameter] == Arrival::ready;
     used_anywhere_[parameter] = agreement_->used[parameter] != 0;
   }
-  is_recorded_ = true;
+  is_graph_known_ = true;
 }
 
 // Orders parameters by their positions added up over the ranks, which needs no root. Those without

@@ -163,7 +163,7 @@ void GradientReducer::State::begin_step() {
       add_to_setup(parameter);
       frozen.push_back(name(parameter));
       set_absent(parameter);
-    } else if (is_recorded_ && !used_here_[parameter]) {
+    } else if (is_graph_known_ && !used_here_[parameter]) {
       set_absent(parameter);
     }
   }
@@ -208,7 +208,7 @@ void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
   }
   if (arrival == Arrival::absent) {
     add_problem(fmt::format("parameter {} got a gradient, but {}", name(parameter),
-                            is_recorded_ ? "none in the first step; without static_graph the "
+                            is_graph_known_ ? "none in the first step; without static_graph the "
                                            "parameters used may change"
                                          : "was frozen when the step began"));
     return;

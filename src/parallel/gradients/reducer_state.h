@@ -240,7 +240,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   [[nodiscard]] bool communicates() const {
     return options_.communicate && communicator_.size() > 1;
   }
-  [[nodiscard]] bool sends_usage() const { return options_.unused_parameters && !is_recorded_; }
+  [[nodiscard]] bool sends_usage() const { return options_.unused_parameters && !is_graph_known_; }
 
   // Before and during backward.
   void attach(std::size_t parameter);
@@ -283,7 +283,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void hand_out(std::size_t parameter);
   void settle_absent(std::size_t parameter);
   void settle_averages();
-  void record_graph();
+  void note_graph();
   void rebuild_buckets();
 
   Communicator communicator_;  // the arena's
@@ -318,7 +318,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::vector<bool> is_coming_;    // by parameter: a gradient is about to be added to grad()
   bool has_later_passes_ = false;  // for units that are under way
 
-  bool is_recorded_ = false;  // static_graph: the two below hold
+  bool is_graph_known_ = false;  // static_graph: the two below hold
   std::vector<bool> used_here_;
   std::vector<bool> used_anywhere_;
   bool is_order_wanted_ = false;    // rebuild_buckets: not yet done

@@ -197,7 +197,7 @@ void DistributedOptimizer::load(torch::serialize::InputArchive& archive) {
   meet();
 }
 
-void DistributedOptimizer::share_rates() {
+void DistributedOptimizer::tell_rates() {
   std::vector<double> rates;
   for (const auto& group : optimizer_->param_groups())
     rates.push_back(parallel::rate_of(group.options()).value_or(0));
@@ -206,7 +206,7 @@ void DistributedOptimizer::share_rates() {
 
 void DistributedOptimizer::finish() {
   meet();
-  share_rates();
+  tell_rates();
   if (!reducer_.has_averages()) reducer_.finish();
 }
 
@@ -217,7 +217,7 @@ double DistributedOptimizer::clip_gradients(double maximum_norm) {
 }
 
 void DistributedOptimizer::finish_gradients() {
-  share_rates();
+  tell_rates();
   reducer_.take_averages();
   if (options_.clip_norm)
     gradient_norm_ =

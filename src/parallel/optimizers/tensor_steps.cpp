@@ -78,7 +78,7 @@ void TensorSteps::update(const FlatOptimizer& optimizer, const TensorSlice& slic
 // LibTorch hands the pinned memory out again when the copy is done, and the copy keeps the order of
 // the stream: earlier steps have read what was there before.
 void TensorSteps::Constants::fill() {
-  if (is_recording(values.device())) {
+  if (is_capturing(values.device())) {
     throw Error(fmt::format(
         "parallel: the constants of step {} are not on the device, and while a graph is recorded "
         "they can't be copied there",

@@ -265,8 +265,8 @@ class PipelineStep::State {
           "computed from the last stage's output, and something before it be trained",
           micro_batch));
     }
-    const auto part_of_mean = loss / run.micro_batches;
-    return run.backward->scaled ? run.backward->scaled(part_of_mean) : part_of_mean;
+    const auto term_of_mean = loss / run.micro_batches;
+    return run.backward->scaled ? run.backward->scaled(term_of_mean) : term_of_mean;
   }
 
   [[nodiscard]] PayloadExchange::Received receive(Run& run, PipelinePayload kind, int micro_batch) {

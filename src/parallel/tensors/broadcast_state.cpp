@@ -76,9 +76,9 @@ std::string save(torch::optim::Optimizer& optimizer) {
   archive.write("state", state);
   for_each_options(optimizer,
                    [&](const std::string& name, const torch::optim::OptimizerOptions& options) {
-                     torch::serialize::OutputArchive part(archive.compilation_unit());
-                     options.serialize(part);
-                     archive.write(name, part);
+                     torch::serialize::OutputArchive inner(archive.compilation_unit());
+                     options.serialize(inner);
+                     archive.write(name, inner);
                    });
   std::ostringstream stream;
   archive.save_to(stream);
@@ -94,9 +94,9 @@ void load(torch::optim::Optimizer& optimizer, const std::string& bytes) {
   optimizer.load(state);
   for_each_options(optimizer,
                    [&](const std::string& name, torch::optim::OptimizerOptions& options) {
-                     torch::serialize::InputArchive part;
-                     archive.read(name, part);
-                     options.serialize(part);
+                     torch::serialize::InputArchive inner;
+                     archive.read(name, inner);
+                     options.serialize(inner);
                    });
 }
 

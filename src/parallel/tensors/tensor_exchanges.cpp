@@ -125,7 +125,7 @@ void gather_fused(const Communicator& communicator, const FusedTensors& fused,
   }
   const torch::Tensor gathered = gather_flat(communicator, fused.flat, counts, call);
   struct Gathered {
-    std::vector<torch::Tensor> parts;
+    std::vector<torch::Tensor> pieces;
     std::int64_t rows = 0;
   };
   std::vector<Gathered> whole(fused.indices.size());
@@ -133,7 +133,7 @@ void gather_fused(const Communicator& communicator, const FusedTensors& fused,
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     for (std::size_t i = 0; i < fused.indices.size(); ++i) {
       const auto count = count_of(rank, fused.indices[i]);
-      whole[i].parts.push_back(gathered.narrow(0, begin, count));
+      whole[i].pieces.push_back(gathered.narrow(0, begin, count));
       whole[i].rows += headers[rank * tensors.size() + fused.indices[i]].rows;
       begin += count;
     }
@@ -142,7 +142,7 @@ void gather_fused(const Communicator& communicator, const FusedTensors& fused,
     auto shape = tensors[fused.indices[i]].sizes().vec();
     shape.front() = whole[i].rows;
     results[fused.indices[i]] =
-        (whole.size() == 1 ? gathered : torch::cat(whole[i].parts)).reshape(shape);
+        (whole.size() == 1 ? gathered : torch::cat(whole[i].pieces)).reshape(shape);
   }
 }
 

@@ -75,9 +75,9 @@ std::vector<FusedTensors> fuse_by_type(torch::TensorList tensors) {
     all[static_cast<std::size_t>(group)].indices.push_back(index);
   }
   for (FusedTensors& fused : all) {
-    std::vector<torch::Tensor> parts;
-    for (const std::size_t index : fused.indices) parts.push_back(tensors[index].reshape({-1}));
-    fused.flat = parts.size() == 1 ? parts.front().contiguous() : torch::cat(parts);
+    std::vector<torch::Tensor> pieces;
+    for (const std::size_t index : fused.indices) pieces.push_back(tensors[index].reshape({-1}));
+    fused.flat = pieces.size() == 1 ? pieces.front().contiguous() : torch::cat(pieces);
   }
   return all;
 }
@@ -86,8 +86,8 @@ void unfuse(const FusedTensors& fused, torch::TensorList tensors) {
   std::int64_t begin = 0;
   for (const std::size_t index : fused.indices) {
     const torch::Tensor& tensor = tensors[index];
-    const torch::Tensor part = fused.flat.narrow(0, begin, tensor.numel());
-    if (part.data_ptr() != tensor.data_ptr()) tensor.copy_(part.view(tensor.sizes()));
+    const torch::Tensor piece = fused.flat.narrow(0, begin, tensor.numel());
+    if (piece.data_ptr() != tensor.data_ptr()) tensor.copy_(piece.view(tensor.sizes()));
     begin += tensor.numel();
   }
 }

@@ -97,7 +97,7 @@ void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total);
 
 // Tells whether what the current stream is given is captured for a graph of the device, and not
 // done.
-[[nodiscard]] bool is_recording(const c10::Device& device);
+[[nodiscard]] bool is_capturing(const c10::Device& device);
 
 // Captures work that a device is then given again and again in one call of what is returned, which
 // spares the host what each operator costs it. It does the same to the same memory each time; what

@@ -81,7 +81,7 @@ std::vector<Host> JobNodes::left() const {
   return hosts;
 }
 
-RankPlaces JobNodes::places(int wanted, int least,
+NextRanks JobNodes::next_ranks(int wanted, int least,
                             const std::function<bool(int ranks)>& accepts) const {
   const auto hosts = left();
   if (hosts.size() == hosts_.size()) return {wanted, {}};

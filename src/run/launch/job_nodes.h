@@ -12,7 +12,7 @@
 namespace kolo {
 
 // Number and hosts of the next attempt's ranks.
-struct RankPlaces {
+struct NextRanks {
   int ranks = 0;
   std::vector<Host> hosts;  // empty: the launcher chooses
 };
@@ -36,7 +36,7 @@ class JobNodes {
 
   // Places `wanted` ranks on the nodes that are left, else as many as fit and are accepted, but at
   // least `least`; 0 ranks: that is impossible.
-  [[nodiscard]] RankPlaces places(int wanted, int least,
+  [[nodiscard]] NextRanks next_ranks(int wanted, int least,
                                   const std::function<bool(int ranks)>& accepts) const;
   [[nodiscard]] std::vector<Host> left() const;
 

@@ -125,16 +125,16 @@ class Job {
     if (count >= policy_.restarts)
       return fmt::format("it was restarted {} within an hour, and is not again",
                          counted(count, "time"));
-    const auto places = places_of_next();
-    if (places.ranks < 1) return describe_want_of_ranks();
+    const auto next_ranks = ranks_of_next();
+    if (next_ranks.ranks < 1) return describe_want_of_ranks();
     restarts_.push_back(now);
     attempt = request_;
-    attempt.ranks = places.ranks;
-    if (!places.hosts.empty()) attempt.hosts = places.hosts;
+    attempt.ranks = next_ranks.ranks;
+    if (!next_ranks.hosts.empty()) attempt.hosts = next_ranks.hosts;
     const auto from = policy_.before_restart ? policy_.before_restart(attempt) : std::string();
     const auto message =
         fmt::format("{}; starting it again (restart {} of {}): {}{}", describe_end(end), count + 1,
-                    policy_.restarts, describe(places), from.empty() ? "" : ", " + from);
+                    policy_.restarts, describe(next_ranks), from.empty() ? "" : ", " + from);
     complain(message);
     if (policy_.note) policy_.note(message);
     return {};
@@ -144,19 +144,19 @@ class Job {
     return policy_.min_ranks > 0 ? policy_.min_ranks : request_.ranks;
   }
 
-  [[nodiscard]] RankPlaces places_of_next() const {
+  [[nodiscard]] NextRanks ranks_of_next() const {
     if (!nodes_.are_several()) return {request_.ranks, {}};
-    return nodes_.places(request_.ranks, least_ranks(),
+    return nodes_.next_ranks(request_.ranks, least_ranks(),
                          [&](int ranks) { return !policy_.accepts || policy_.accepts(ranks); });
   }
 
   // Text "3 ranks instead of 4 on n1:2,n3:1, without n2 (does not answer)".
-  [[nodiscard]] std::string describe(const RankPlaces& places) const {
-    auto text = counted(places.ranks, "rank");
-    if (places.ranks != request_.ranks) text += fmt::format(" instead of {}", request_.ranks);
-    if (!places.hosts.empty())
+  [[nodiscard]] std::string describe(const NextRanks& next_ranks) const {
+    auto text = counted(next_ranks.ranks, "rank");
+    if (next_ranks.ranks != request_.ranks) text += fmt::format(" instead of {}", request_.ranks);
+    if (!next_ranks.hosts.empty())
       text +=
-          fmt::format(" on {}, without {}", to_string(places.hosts), nodes_.describe_left_out());
+          fmt::format(" on {}, without {}", to_string(next_ranks.hosts), nodes_.describe_left_out());
     return text;
   }
 

@@ -50,19 +50,19 @@ class TreeBuilder {
   TreeBuilder(std::string source, bool has_lines)
       : source_(std::move(source)), has_lines_(has_lines) {}
 
-  [[nodiscard]] std::string place(const YAML::Mark& mark) const {
+  [[nodiscard]] std::string origin(const YAML::Mark& mark) const {
     return has_lines_ ? fmt::format("{}:{}", source_, mark.line + 1) : source_;
   }
 
-  ConfigValue build(const YAML::Node& node, std::string place_of_node) {
+  ConfigValue build(const YAML::Node& node, std::string origin_of_node) {
     if (++n_values_ > most_values || ++level_ > deepest_level) {
       throw InputError(fmt::format(
           "{}: more than {} values or {} levels of nesting; does an alias (*) contain itself?",
-          place_of_node, most_values, deepest_level));
+          origin_of_node, most_values, deepest_level));
     }
     ConfigValue value;
-    value.place = std::move(place_of_node);
-    check_tag(node, value.place);
+    value.origin = std::move(origin_of_node);
+    check_tag(node, value.origin);
     switch (node.Type()) {
       case YAML::NodeType::Scalar:
         value.kind = ConfigValue::Kind::scalar;
@@ -71,7 +71,7 @@ class TreeBuilder {
         break;
       case YAML::NodeType::Sequence:
         value.kind = ConfigValue::Kind::list;
-        for (const auto& item : node) value.items.push_back(build(item, place(item.Mark())));
+        for (const auto& item : node) value.items.push_back(build(item, origin(item.Mark())));
         break;
       case YAML::NodeType::Map:
         value.kind = ConfigValue::Kind::mapping;
@@ -92,42 +92,42 @@ class TreeBuilder {
     return node.Tag() == "!" || node.Tag() == text_tag;
   }
 
-  static void check_tag(const YAML::Node& node, const std::string& place) {
+  static void check_tag(const YAML::Node& node, const std::string& origin) {
     const std::string& tag = node.Tag();
     if (tag.empty() || tag == "?" || tag == "!" || tag.starts_with("tag:yaml.org,2002:")) return;
     throw InputError(
-        fmt::format("{}: the tag {} has no meaning here; leave it out", place, quote(tag)));
+        fmt::format("{}: the tag {} has no meaning here; leave it out", origin, quote(tag)));
   }
 
   // A mapping's own keys win over merged ones.
   void add_entries(const YAML::Node& node, ConfigValue& mapping) {
     std::optional<YAML::Node> merged;
-    std::string merge_place;
+    std::string merge_origin;
     for (const auto& pair : node) {
-      const std::string key_place = place(pair.first.Mark());
+      const std::string key_origin = origin(pair.first.Mark());
       if (!pair.first.IsScalar() || pair.first.Scalar().empty()) {
-        throw InputError(fmt::format("{}: a key must be a word, not {}", key_place,
-                                     describe(build(pair.first, key_place))));
+        throw InputError(fmt::format("{}: a key must be a word, not {}", key_origin,
+                                     describe(build(pair.first, key_origin))));
       }
       const std::string& key = pair.first.Scalar();
       if (key == "<<" && !is_text(pair.first)) {
         if (merged) {
-          refuse_twice(key, key_place, merge_place,
+          refuse_twice(key, key_origin, merge_origin,
                        "; to merge several mappings write <<: [*a, *b]");
         }
         merged.emplace(pair.second);
-        merge_place = key_place;
+        merge_origin = key_origin;
         continue;
       }
-      if (const auto* first = mapping.find(key)) refuse_twice(key, key_place, first->place, "");
-      mapping.entries.push_back({key, build(pair.second, key_place)});
+      if (const auto* first = mapping.find(key)) refuse_twice(key, key_origin, first->origin, "");
+      mapping.entries.push_back({key, build(pair.second, key_origin)});
     }
-    if (merged) merge(*merged, merge_place, mapping);
+    if (merged) merge(*merged, merge_origin, mapping);
   }
 
   // Merges one mapping or several, of which earlier ones win.
-  void merge(const YAML::Node& merged, const std::string& place_of_merge, ConfigValue& mapping) {
-    ConfigValue source = build(merged, place_of_merge);
+  void merge(const YAML::Node& merged, const std::string& origin_of_merge, ConfigValue& mapping) {
+    ConfigValue source = build(merged, origin_of_merge);
     std::vector<ConfigValue> sources;
     if (source.kind == ConfigValue::Kind::list) {
       sources = std::move(source.items);
@@ -138,17 +138,17 @@ class TreeBuilder {
       if (one.kind != ConfigValue::Kind::mapping) {
         throw InputError(fmt::format(
             "{}: << merges a mapping or a list of mappings (<<: *base or <<: [*a, *b]), not {}",
-            place_of_merge, describe(one)));
+            origin_of_merge, describe(one)));
       }
       move_away(one);
       inherit(mapping, std::move(one));
     }
   }
 
-  [[noreturn]] static void refuse_twice(const std::string& key, const std::string& place,
-                                        const std::string& first_place, const char* advice) {
-    throw InputError(fmt::format("{}: key {} is given twice in one mapping (first at {}){}", place,
-                                 quote(key), first_place, advice));
+  [[noreturn]] static void refuse_twice(const std::string& key, const std::string& origin,
+                                        const std::string& first_origin, const char* advice) {
+    throw InputError(fmt::format("{}: key {} is given twice in one mapping (first at {}){}", origin,
+                                 quote(key), first_origin, advice));
   }
 
   std::string source_;
@@ -215,15 +215,15 @@ ConfigValue read_yaml_document(const std::string& text, const std::string& sourc
       throw InputError(
           fmt::format("{}: expected one YAML document, got a second one (after ---); "
                       "several configurations in a file are mappings, each under its name",
-                      builder.place(starts[1])));
+                      builder.origin(starts[1])));
     }
     const YAML::Node document = YAML::Load(text);
     if (document.IsNull()) {
       throw InputError(fmt::format("{}: the file holds no configuration", source));
     }
-    ConfigValue root = builder.build(document, builder.place(document.Mark()));
+    ConfigValue root = builder.build(document, builder.origin(document.Mark()));
     if (root.kind != ConfigValue::Kind::mapping) {
-      throw InputError(fmt::format("{}: expected a mapping of keys to values, got {}", root.place,
+      throw InputError(fmt::format("{}: expected a mapping of keys to values, got {}", root.origin,
                                    describe(root)));
     }
     return root;
@@ -244,12 +244,12 @@ ConfigValue read_yaml_file(const std::filesystem::path& file) {
   return read_yaml_document(text, file.string());
 }
 
-ConfigValue read_yaml_text(const std::string& text, const std::string& place) {
+ConfigValue read_yaml_text(const std::string& text, const std::string& origin) {
   try {
     (void)first_document_starts(text);
-    return TreeBuilder(place, false).build(YAML::Load(text), place);
+    return TreeBuilder(origin, false).build(YAML::Load(text), origin);
   } catch (const YAML::Exception& error) {
-    throw InputError(fmt::format("{}: {} is not valid YAML: {}", place, quote(text), error.msg));
+    throw InputError(fmt::format("{}: {} is not valid YAML: {}", origin, quote(text), error.msg));
   }
 }
 
@@ -301,22 +301,22 @@ std::string write_yaml(const ConfigValue& mapping) {
   return std::string(emitter.c_str()) + "\n";
 }
 
-void apply_override(ConfigValue& root, const std::string& text, std::string_view place) {
+void apply_override(ConfigValue& root, const std::string& text, std::string_view origin) {
   const auto equals = text.find('=');
   const std::string_view keys = std::string_view(text).substr(0, equals);
   const bool has_empty_key = keys.empty() || keys.front() == '.' || keys.back() == '.' ||
                              keys.find("..") != std::string_view::npos;
   if (equals == std::string::npos || has_empty_key) {
     throw InputError(fmt::format(
-        "{}: expected key=value, for example training.batch_size=32, got {}", place, quote(text)));
+        "{}: expected key=value, for example training.batch_size=32, got {}", origin, quote(text)));
   }
   if (text.find_first_not_of(' ', equals + 1) == std::string::npos) {
     throw InputError(fmt::format(
         "{}: expected a value after {}=, got nothing; write {}=null for the default, or "
         "leave it out to keep what the file says",
-        place, keys, keys));
+        origin, keys, keys));
   }
-  set_value(root, keys, read_yaml_text(text.substr(equals + 1), std::string(place)));
+  set_value(root, keys, read_yaml_text(text.substr(equals + 1), std::string(origin)));
 }
 
 void set_text(ConfigValue& root, const std::string& key, const std::string& text) {

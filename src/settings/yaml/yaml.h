@@ -18,7 +18,7 @@ namespace kolo {
 [[nodiscard]] ConfigValue read_yaml_document(const std::string& text, const std::string& source);
 
 // Reads one value in YAML; `place` stands for FILE:LINE in messages and in the value.
-[[nodiscard]] ConfigValue read_yaml_text(const std::string& text, const std::string& place);
+[[nodiscard]] ConfigValue read_yaml_text(const std::string& text, const std::string& origin);
 
 // A mapping as YAML that read_yaml_file() reads back to the same; lists stand in one line.
 [[nodiscard]] std::string write_yaml(const ConfigValue& mapping);
@@ -27,7 +27,7 @@ namespace kolo {
 // the way are made; whether the keys exist is for the reader to say, which then names `place`, the
 // command line or one of its options. InputError for what is no key=value.
 void apply_override(ConfigValue& root, const std::string& text,
-                    std::string_view place = command_line);
+                    std::string_view origin = command_line);
 
 // Sets a key to a text, which is not read as YAML.
 void set_text(ConfigValue& root, const std::string& key, const std::string& text);

@@ -308,10 +308,10 @@ void write_split(const fs::path& folder, const StandInImages& images, Split spli
   std::int64_t first = 0;
   for (std::size_t file = 0; file < files.size(); ++file) {
     const auto end = images.size() * static_cast<std::int64_t>(file + 1) / std::ssize(files);
-    std::vector<std::uint8_t> records(static_cast<std::size_t>(end - first) * cifar10_record_bytes);
+    std::vector<std::uint8_t> records(static_cast<std::size_t>(end - first) * cifar10_row_bytes);
     for_each_index(end - first, threads, [&](std::int64_t i) {
       const auto record = std::span(records).subspan(
-          static_cast<std::size_t>(i) * cifar10_record_bytes, cifar10_record_bytes);
+          static_cast<std::size_t>(i) * cifar10_row_bytes, cifar10_row_bytes);
       record[0] = images.label(first + i);
       images.paint(first + i, record.subspan(1));
       painted();

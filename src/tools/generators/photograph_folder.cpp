@@ -46,15 +46,15 @@ Size draw_size(CounterRandom& random, std::int64_t least_side, std::int64_t most
 
 // Places in the small image that a row or column of pixels shows. Half of a picture's aspect comes
 // from stretching, half from cutting.
-std::vector<float> places_in_small(std::int64_t pixels, std::int64_t other_side) {
+std::vector<float> positions_in_small(std::int64_t pixels, std::int64_t other_side) {
   const auto length = static_cast<float>(pixels);
   const float seen = std::min(1.0F, std::sqrt(length / static_cast<float>(other_side)));
-  std::vector<float> places(static_cast<std::size_t>(pixels));
-  for (std::size_t i = 0; i < places.size(); ++i) {
+  std::vector<float> positions(static_cast<std::size_t>(pixels));
+  for (std::size_t i = 0; i < positions.size(); ++i) {
     const float from_middle = (static_cast<float>(i) + .5F) / length - .5F;
-    places[i] = (.5F + seen * from_middle) * cifar10_side - .5F;
+    positions[i] = (.5F + seen * from_middle) * cifar10_side - .5F;
   }
-  return places;
+  return positions;
 }
 
 // Interpolation with cubic splines through the points (R. Keys, "Cubic convolution interpolation
@@ -64,9 +64,9 @@ struct CubicTaps {
   std::array<float, 4> weights{};
 };
 
-std::vector<CubicTaps> taps_of(std::span<const float> places) {
+std::vector<CubicTaps> taps_of(std::span<const float> positions) {
   std::vector<CubicTaps> taps;
-  for (const float place : places) {
+  for (const float place : positions) {
     const float floor = std::floor(place);
     const float t = place - floor, t2 = t * t, t3 = t2 * t;
     taps.push_back({static_cast<std::int64_t>(floor) - 1,
@@ -77,20 +77,20 @@ std::vector<CubicTaps> taps_of(std::span<const float> places) {
 }
 
 // Places of the pixels' middles in a lattice of so many cells, one point before the first cell.
-std::vector<float> lattice_places(float cells, std::int64_t pixels) {
-  std::vector<float> places(static_cast<std::size_t>(pixels));
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    places[i] = 1 + (static_cast<float>(i) + .5F) * cells / static_cast<float>(pixels);
+std::vector<float> lattice_positions(float cells, std::int64_t pixels) {
+  std::vector<float> positions(static_cast<std::size_t>(pixels));
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    positions[i] = 1 + (static_cast<float>(i) + .5F) * cells / static_cast<float>(pixels);
   }
-  return places;
+  return positions;
 }
 
 // A plane of rows x columns numbers, resampled at the given places (in rows and columns) to
-// row_places x column_places numbers. Points beyond the edges are those of the edge.
+// row_positions x column_positions numbers. Points beyond the edges are those of the edge.
 std::vector<float> resample(std::span<const float> plane, std::int64_t rows, std::int64_t columns,
-                            std::span<const float> row_places,
-                            std::span<const float> column_places) {
-  const auto row_taps = taps_of(row_places), column_taps = taps_of(column_places);
+                            std::span<const float> row_positions,
+                            std::span<const float> column_positions) {
+  const auto row_taps = taps_of(row_positions), column_taps = taps_of(column_positions);
   const auto width = column_taps.size();
   std::vector<float> wide(static_cast<std::size_t>(rows) * width);  // resampled along rows
   const auto at_edge = [](std::int64_t place, std::int64_t size) {
@@ -139,13 +139,13 @@ std::vector<std::byte> photograph(std::span<const std::uint8_t> pixels, CounterR
                                   std::int64_t least_side, std::int64_t most_side) {
   const auto size = draw_size(random, least_side, most_side);
   const auto grain = draw_grain(random, size);
-  const auto row_places = places_in_small(size.height, size.width);
-  const auto column_places = places_in_small(size.width, size.height);
+  const auto row_positions = positions_in_small(size.height, size.width);
+  const auto column_positions = positions_in_small(size.width, size.height);
   Image image{size.height, size.width, std::vector<std::uint8_t>(grain.size() * 3)};
   for (std::size_t channel = 0; channel < 3; ++channel) {
     const auto bytes = pixels.subspan(channel * small_plane, small_plane);
     const std::vector<float> plane(bytes.begin(), bytes.end());
-    const auto large = resample(plane, cifar10_side, cifar10_side, row_places, column_places);
+    const auto large = resample(plane, cifar10_side, cifar10_side, row_positions, column_positions);
     for (std::size_t i = 0; i < grain.size(); ++i) {
       image.pixels[i * 3 + channel] =
           static_cast<std::uint8_t>(std::clamp(large[i] + grain[i] + .5F, 0.0F, 255.0F));
@@ -261,8 +261,8 @@ std::vector<float> value_noise(CounterRandom& random, float row_cells, float col
   const auto columns = static_cast<std::int64_t>(std::ceil(column_cells)) + 3;
   std::vector<float> lattice(static_cast<std::size_t>(rows * columns));
   for (float& value : lattice) value = random.uniform();
-  return resample(lattice, rows, columns, lattice_places(row_cells, height),
-                  lattice_places(column_cells, width));
+  return resample(lattice, rows, columns, lattice_positions(row_cells, height),
+                  lattice_positions(column_cells, width));
 }
 
 }  // namespace kolo

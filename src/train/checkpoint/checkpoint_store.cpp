@@ -97,8 +97,8 @@ std::vector<Manifest::File> write_tensors(const std::filesystem::path& folder,
     const auto written = write_safetensors(folder / name, tensors);
     files.push_back({name, written.size, written.crc32});
   };
-  write(model_part, checkpoint.model);
-  write(optimizer_part, checkpoint.optimizer);
+  write(model_stem, checkpoint.model);
+  write(optimizer_stem, checkpoint.optimizer);
   return files;
 }
 
@@ -157,7 +157,7 @@ std::vector<Manifest::File> together(const ShardWriter& writer, const Work& work
 // Files in the manifest's order, which is not that of the notes.
 std::vector<Manifest::File> in_order(std::vector<Manifest::File> files) {
   std::ranges::stable_partition(
-      files, [](const Manifest::File& file) { return file.name.starts_with(model_part); });
+      files, [](const Manifest::File& file) { return file.name.starts_with(model_stem); });
   return files;
 }
 
@@ -330,7 +330,7 @@ LoadedCheckpoint CheckpointStore::load(const std::filesystem::path& path,
       verify_checksum(path, file);
       continue;
     }
-    const bool is_model = file.name.starts_with(model_part);
+    const bool is_model = file.name.starts_with(model_stem);
     auto& tensors = is_model ? loaded.content.model : loaded.content.optimizer;
     for (auto& item : read_tensors(path, file, reading)) tensors.push_back(std::move(item));
   }

@@ -41,7 +41,7 @@ std::uint32_t checksum_of(const std::filesystem::path& path) {
 // Names of a checkpoint's files: the model's shards, the optimizer's, the state.
 std::vector<std::string> checkpoint_file_names(int shards) {
   std::vector<std::string> names;
-  for (const auto part : {model_part, optimizer_part})
+  for (const auto part : {model_stem, optimizer_stem})
     for (int shard = 0; shard < shards; ++shard)
       names.push_back(tensors_file_name(part, shard, shards));
   names.emplace_back(state_file_name);
@@ -213,7 +213,7 @@ bool is_checkpoint_file(const std::string& name) {
   if (std::regex_match(name, files)) return true;
   // FILE.PROCESS.part as long as it is written.
   const auto whole = name.substr(0, name.rfind('.', name.rfind('.') - 1));
-  return std::regex_match(whole, files) && is_part_file(name, whole);
+  return std::regex_match(whole, files) && is_unfinished_file(name, whole);
 }
 
 // A link goes itself, not what it leads to; a folder stays where something is in it.

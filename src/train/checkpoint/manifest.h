@@ -13,8 +13,8 @@
 // removal.
 namespace kolo {
 
-inline constexpr std::string_view model_part = "model";
-inline constexpr std::string_view optimizer_part = "optimizer";
+inline constexpr std::string_view model_stem = "model";
+inline constexpr std::string_view optimizer_stem = "optimizer";
 inline constexpr const char* state_file_name = "state.json";
 inline constexpr const char* manifest_file_name = "manifest.json";
 

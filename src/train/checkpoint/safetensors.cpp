@@ -38,13 +38,13 @@ torch::Tensor read_tensor(const FileDescriptor& file, const std::filesystem::pat
 }
 
 void check_writable(const std::filesystem::path& path, const NamedTensor& named) {
-  const SafetensorsPlace place{path, named.name};
-  if (named.name.empty()) fail_safetensors(place, "a tensor has no name");
+  const SafetensorsLocation location{path, named.name};
+  if (named.name.empty()) fail_safetensors(location, "a tensor has no name");
   if (named.name == safetensors_metadata_key)
-    fail_safetensors(place, "is a name that the format reserves");
-  if (!named.tensor.defined()) fail_safetensors(place, "is undefined");
+    fail_safetensors(location, "is a name that the format reserves");
+  if (!named.tensor.defined()) fail_safetensors(location, "is undefined");
   if (named.tensor.layout() != torch::kStrided)
-    fail_safetensors(place, "is sparse, expected a dense tensor");
+    fail_safetensors(location, "is sparse, expected a dense tensor");
 }
 
 // Entries for tensors to be written, with their places in the data, in the given order.

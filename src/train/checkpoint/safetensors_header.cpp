@@ -38,15 +38,15 @@ constexpr std::array<DtypeName, 10> dtype_names{{{"F64", c10::ScalarType::Double
                                                  {"BOOL", c10::ScalarType::Bool}}};
 constexpr const char* dtype_list = "F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL";
 
-const Json& field_of(const SafetensorsPlace& place, const Json& description) {
-  const auto field = description.find(std::string(place.field));
-  if (field == description.end()) fail_safetensors(place, "is missing");
+const Json& field_of(const SafetensorsLocation& location, const Json& description) {
+  const auto field = description.find(std::string(location.field));
+  if (field == description.end()) fail_safetensors(location, "is missing");
   return *field;
 }
 
-void parse_dtype(const SafetensorsPlace& place, const Json& value, SafetensorsEntry& entry) {
+void parse_dtype(const SafetensorsLocation& location, const Json& value, SafetensorsEntry& entry) {
   if (!value.is_string())
-    fail_safetensors(place, fmt::format("is {}, expected a string", value.type_name()));
+    fail_safetensors(location, fmt::format("is {}, expected a string", value.type_name()));
   entry.type_name = value.get<std::string>();
   const auto* const known = std::ranges::find(dtype_names, entry.type_name, &DtypeName::name);
   entry.dtype = known == dtype_names.end() ? c10::ScalarType::Undefined : known->dtype;
@@ -73,14 +73,14 @@ std::optional<std::uint64_t> size_of_entry(const SafetensorsEntry& entry) {
   return std::nullopt;
 }
 
-std::vector<std::int64_t> parse_numbers(const SafetensorsPlace& place, const Json& value) {
+std::vector<std::int64_t> parse_numbers(const SafetensorsLocation& location, const Json& value) {
   if (!value.is_array())
-    fail_safetensors(place, fmt::format("is {}, expected a list", value.type_name()));
+    fail_safetensors(location, fmt::format("is {}, expected a list", value.type_name()));
   std::vector<std::int64_t> numbers;
   for (const auto& element : value) {
     if (!element.is_number_unsigned() ||
         !std::in_range<std::int64_t>(element.get<std::uint64_t>())) {
-      fail_safetensors(place,
+      fail_safetensors(location,
                        fmt::format("holds {}, expected whole numbers from 0 to 2^63 - 1",
                                    element.dump(-1, ' ', true, Json::error_handler_t::replace)));
     }
@@ -89,17 +89,17 @@ std::vector<std::int64_t> parse_numbers(const SafetensorsPlace& place, const Jso
   return numbers;
 }
 
-void parse_offsets(const SafetensorsPlace& place, const Json& value, std::uint64_t data_size,
+void parse_offsets(const SafetensorsLocation& location, const Json& value, std::uint64_t data_size,
                    SafetensorsEntry& entry) {
-  const auto offsets = parse_numbers(place, value);
+  const auto offsets = parse_numbers(location, value);
   if (offsets.size() != 2)
-    fail_safetensors(place, fmt::format("has {} numbers, expected 2", offsets.size()));
+    fail_safetensors(location, fmt::format("has {} numbers, expected 2", offsets.size()));
   entry.begin = static_cast<std::uint64_t>(offsets[0]);
   entry.end = static_cast<std::uint64_t>(offsets[1]);
   if (entry.begin > entry.end)
-    fail_safetensors(place, fmt::format("[{}, {}] runs backwards", entry.begin, entry.end));
+    fail_safetensors(location, fmt::format("[{}, {}] runs backwards", entry.begin, entry.end));
   if (entry.end > data_size)
-    fail_safetensors(place, fmt::format("[{}, {}] ends after the file's {} bytes of data",
+    fail_safetensors(location, fmt::format("[{}, {}] ends after the file's {} bytes of data",
                                         entry.begin, entry.end, data_size));
 }
 
@@ -110,11 +110,11 @@ SafetensorsEntry parse_entry(const std::filesystem::path& path, const std::strin
                      fmt::format("is {}, expected an object", description.type_name()));
   SafetensorsEntry entry;
   entry.name = name;
-  const SafetensorsPlace dtype{path, name, "dtype"};
+  const SafetensorsLocation dtype{path, name, "dtype"};
   parse_dtype(dtype, field_of(dtype, description), entry);
-  const SafetensorsPlace shape{path, name, "shape"};
+  const SafetensorsLocation shape{path, name, "shape"};
   entry.shape = parse_numbers(shape, field_of(shape, description));
-  const SafetensorsPlace offsets{path, name, "data_offsets"};
+  const SafetensorsLocation offsets{path, name, "data_offsets"};
   parse_offsets(offsets, field_of(offsets, description), data_size, entry);
 
   std::optional<std::uint64_t> expected;
@@ -148,10 +148,10 @@ void check_coverage(const std::filesystem::path& path, std::span<const Safetenso
                                  data_size, covered));
 }
 
-std::string_view name_of_dtype(const SafetensorsPlace& place, c10::ScalarType dtype) {
+std::string_view name_of_dtype(const SafetensorsLocation& location, c10::ScalarType dtype) {
   for (const auto& candidate : dtype_names)
     if (candidate.dtype == dtype) return candidate.name;
-  fail_safetensors(place, fmt::format("is {}, which the format can't hold (accepted: {})",
+  fail_safetensors(location, fmt::format("is {}, which the format can't hold (accepted: {})",
                                       c10::toString(dtype), dtype_list));
 }
 
@@ -167,10 +167,10 @@ void require_readable(const std::filesystem::path& path, const SafetensorsEntry&
                    fmt::format("is \"{}\", expected one of {}", entry.type_name, dtype_list));
 }
 
-void fail_safetensors(const SafetensorsPlace& place, const std::string& problem) {
-  std::string message = fmt::format("safetensors: {}: ", place.path.string());
-  if (!place.tensor.empty()) message += fmt::format("tensor \"{}\" ", place.tensor);
-  if (!place.field.empty()) message += fmt::format("field \"{}\" ", place.field);
+void fail_safetensors(const SafetensorsLocation& location, const std::string& problem) {
+  std::string message = fmt::format("safetensors: {}: ", location.path.string());
+  if (!location.tensor.empty()) message += fmt::format("tensor \"{}\" ", location.tensor);
+  if (!location.field.empty()) message += fmt::format("field \"{}\" ", location.field);
   throw Error(message + problem);
 }
 

@@ -30,13 +30,13 @@ inline constexpr std::uint64_t safetensors_prefix_size = 8;
 inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
 // Place that a message begins with; tensor and field may be empty.
-struct SafetensorsPlace {
+struct SafetensorsLocation {
   const std::filesystem::path& path;
   std::string_view tensor = {};
   std::string_view field = {};
 };
 
-[[noreturn]] void fail_safetensors(const SafetensorsPlace& place, const std::string& problem);
+[[noreturn]] void fail_safetensors(const SafetensorsLocation& location, const std::string& problem);
 
 // A key of the header that is no tensor's name; it may hold texts, which are passed over.
 inline constexpr std::string_view safetensors_metadata_key = "__metadata__";

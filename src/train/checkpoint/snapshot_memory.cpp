@@ -29,7 +29,7 @@ namespace {
 constexpr std::uint64_t alignment = 64;
 constexpr std::int64_t bytes_at_once = 1 << 20;  // that a thread copies
 // One part in so many of the free memory is left for what training has yet to take.
-constexpr std::uint64_t part_left = 8;
+constexpr std::uint64_t free_divisor = 8;
 
 std::uint64_t padded(std::uint64_t bytes) {
   return checked_multiply(checked_add(bytes, alignment - 1) / alignment, alignment);
@@ -39,7 +39,7 @@ bool is_available(std::uint64_t bytes, std::uint64_t besides) {
   const auto left = available_memory();
   if (!left) return true;  // whoever gives it will tell
   const auto most = static_cast<std::uint64_t>(std::max<std::int64_t>(*left, 0));
-  return checked_add(bytes, besides) <= most - most / part_left;
+  return checked_add(bytes, besides) <= most - most / free_divisor;
 }
 
 // False: the system does not give the pages.
@@ -133,7 +133,7 @@ Word copy_in_blocks(std::span<const Word> from, Word* to) {
 
 // Copies with several threads; returns the largest word of all.
 template <typename Word>
-Word copy_in_parts(const torch::Tensor& from, const torch::Tensor& to) {
+Word copy_in_chunks(const torch::Tensor& from, const torch::Tensor& to) {
   const auto* const source = static_cast<const Word*>(from.data_ptr());
   auto* const target = static_cast<Word*>(to.data_ptr());
   const std::int64_t words = from.numel(), each = bytes_at_once / std::int64_t{sizeof(Word)};
@@ -151,7 +151,7 @@ Word copy_in_parts(const torch::Tensor& from, const torch::Tensor& to) {
 // `infinity`: its bits.
 template <typename Word>
 Values copy_numbers(const torch::Tensor& from, const torch::Tensor& to, Word infinity) {
-  const auto largest = copy_in_parts<Word>(from, to);
+  const auto largest = copy_in_chunks<Word>(from, to);
   if (largest < infinity) return Values::finite;
   return largest == infinity ? Values::infinite : Values::nan;
 }

@@ -30,9 +30,9 @@ std::string three_digits(double value) {
 std::string format_count(std::int64_t count) {
   std::string text = fmt::format("{}", count);
   const std::size_t first_digit = count < 0 ? 1 : 0;
-  for (std::size_t place = text.size(); place > first_digit + 3;) {
-    place -= 3;
-    text.insert(place, 1, ' ');
+  for (std::size_t position = text.size(); position > first_digit + 3;) {
+    position -= 3;
+    text.insert(position, 1, ' ');
   }
   return text;
 }

@@ -24,7 +24,7 @@ namespace kolo {
 template <typename Json = nlohmann::ordered_json, typename Record, typename Fields>
 Json json_of(const Record& record, const Fields& fields);
 template <typename Record, typename Json, typename Fields>
-Record record_from(const Json& json, const Fields& fields);
+Record object_from(const Json& json, const Fields& fields);
 
 template <typename Json>
 class JsonWriter {
@@ -120,12 +120,12 @@ class JsonReader {
   void measured(const char* key, double& value) const { value = number_or_unmeasured(json_, key); }
   template <typename Record, typename Fields>
   void record(const char* key, Record& record, const Fields& fields) const {
-    record = record_from<Record>(json_member(json_, key), fields);
+    record = object_from<Record>(json_member(json_, key), fields);
   }
   template <typename Record, typename Fields>
   void list(const char* key, std::vector<Record>& records, const Fields& fields) const {
     for (const auto& each : json_list(json_, key))
-      records.push_back(record_from<Record>(each, fields));
+      records.push_back(object_from<Record>(each, fields));
   }
   template <typename Record, typename Fields>
   void list_if_any(const char* key, std::vector<Record>& records, const Fields& fields) const {
@@ -144,7 +144,7 @@ Json json_of(const Record& record, const Fields& fields) {
 }
 
 template <typename Record, typename Json, typename Fields>
-Record record_from(const Json& json, const Fields& fields) {
+Record object_from(const Json& json, const Fields& fields) {
   Record record;
   JsonReader reader(json);
   fields(reader, record);
@@ -155,7 +155,7 @@ Record record_from(const Json& json, const Fields& fields) {
 template <typename Record, typename Json, typename Fields>
 Record document_from(std::string_view subject, const Json& json, const Fields& fields) {
   try {
-    return record_from<Record>(json, fields);
+    return object_from<Record>(json, fields);
   } catch (const nlohmann::json::exception& error) {
     throw Error(fmt::format("{}: malformed: {}", subject, in_plain_words(error)));
   } catch (const JsonError& error) {

@@ -117,13 +117,13 @@ bool is_seed(std::string_view setting) {
 
 std::vector<SeedGroup> groups_by_seed(const Sweep& sweep) {
   std::vector<SeedGroup> groups;
-  std::map<std::vector<std::string>, std::size_t> places;  // by the other settings
+  std::map<std::vector<std::string>, std::size_t> indices;  // by the other settings
   for (std::size_t trial = 0; trial < sweep.trials.size(); ++trial) {
     auto settings = sweep.trials[trial].settings;
     std::erase_if(settings, is_seed);
-    const auto [place, is_new] = places.try_emplace(std::move(settings), groups.size());
+    const auto [index, is_new] = indices.try_emplace(std::move(settings), groups.size());
     if (is_new) groups.emplace_back();
-    groups[place->second].trials.push_back(trial);
+    groups[index->second].trials.push_back(trial);
   }
   for (auto& group : groups) {
     std::vector<double> values;
@@ -151,12 +151,12 @@ bool is_better(std::string_view metric, double one, double other) {
 }
 
 std::vector<std::size_t> best_first(const Sweep& sweep) {
-  std::vector<std::size_t> places(sweep.trials.size());
-  std::iota(places.begin(), places.end(), std::size_t{0});
-  std::ranges::stable_sort(places, [&](std::size_t one, std::size_t other) {
+  std::vector<std::size_t> indices(sweep.trials.size());
+  std::iota(indices.begin(), indices.end(), std::size_t{0});
+  std::ranges::stable_sort(indices, [&](std::size_t one, std::size_t other) {
     return is_better(sweep.metric, sweep.trials[one].best, sweep.trials[other].best);
   });
-  return places;
+  return indices;
 }
 
 std::string format_metric(std::string_view metric, double value) {

@@ -45,9 +45,9 @@ std::string bytes_of(T number) {
 }
 
 template <typename T>
-T number_at(std::string_view bytes, std::size_t place) {
+T number_at(std::string_view bytes, std::size_t offset) {
   T number{};
-  std::memcpy(&number, bytes.data() + place, sizeof number);
+  std::memcpy(&number, bytes.data() + offset, sizeof number);
   return number;
 }
 
@@ -92,7 +92,7 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
   observe::tensorboard::Event event;
   event.set_wall_time(now);
   event.set_file_version("brain.Event:2");
-  append_record(event.SerializeAsString());
+  append_event(event.SerializeAsString());
   flush();
 }
 
@@ -114,7 +114,7 @@ void TensorBoardWriter::add_scalar(std::string_view tag, double value, std::int6
   // TensorBoard takes the plugin from a tag's first value.
   if (known_tags_.emplace(tag).second)
     scalar.mutable_metadata()->mutable_plugin_data()->set_plugin_name("scalars");
-  append_record(event.SerializeAsString());
+  append_event(event.SerializeAsString());
 }
 
 void TensorBoardWriter::forget_from(std::int64_t step, double time) {
@@ -122,7 +122,7 @@ void TensorBoardWriter::forget_from(std::int64_t step, double time) {
   event.set_wall_time(time);
   event.set_step(step);
   event.mutable_session_log()->set_status(observe::tensorboard::SessionLog::START);
-  append_record(event.SerializeAsString());
+  append_event(event.SerializeAsString());
 }
 
 void TensorBoardWriter::flush() {
@@ -136,7 +136,7 @@ void TensorBoardWriter::sync() {
   flush_to_disk(path_);
 }
 
-void TensorBoardWriter::append_record(const std::string& message) {
+void TensorBoardWriter::append_event(const std::string& message) {
   append_in_frame(pending_, message);
   if (pending_.size() >= buffer_size) flush();
 }
@@ -157,7 +157,7 @@ std::vector<fs::path> event_files(const fs::path& folder) {
 }
 
 // Records of a file that are kept; none where all of them are.
-std::optional<std::string> kept_records(const fs::path& file, std::int64_t step,
+std::optional<std::string> kept_events(const fs::path& file, std::int64_t step,
                                         const std::function<bool(std::string_view)>& is_undone) {
   const auto is_dropped = [&](const observe::tensorboard::Event& event) {
     if (event.step() != step) return event.step() > step && event.has_summary();
@@ -185,7 +185,7 @@ std::optional<std::string> kept_records(const fs::path& file, std::int64_t step,
 void drop_events_after(const fs::path& folder, std::int64_t step,
                        const std::function<bool(std::string_view)>& is_undone) {
   for (const auto& file : event_files(folder)) {
-    const auto kept = kept_records(file, step, is_undone);
+    const auto kept = kept_events(file, step, is_undone);
     if (!kept) continue;
     // Under a name that nobody takes for an event file, should this process end amid it.
     const auto aside = folder / ".curves.part";

@@ -48,7 +48,7 @@ std::vector<float> gas_of(const BoxFile& box, const Region& region) {
 class HydroFiles : public ::testing::Test {
  protected:
   // All of them at once, each by a writer of its own.
-  void fill(const HydroPlace& place, const std::vector<Region>& regions) const {
+  void fill(const HydroTarget& place, const std::vector<Region>& regions) const {
     const BoxFile source(folder_ / "source.h5");
     std::vector<std::jthread> threads;
     for (const auto& region : regions) {

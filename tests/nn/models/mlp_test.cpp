@@ -136,8 +136,8 @@ TEST(Mlp, DropsOutAfterEachActivationInTraining) {
   }
   torch::manual_seed(2);
   const auto input = torch::randn({50, 3});
-  const auto share = network->forward(input).eq(0).to(torch::kFloat).mean().item<double>();
-  EXPECT_NEAR(share, .25, .02);
+  const auto fraction = network->forward(input).eq(0).to(torch::kFloat).mean().item<double>();
+  EXPECT_NEAR(fraction, .25, .02);
   network->eval();
   EXPECT_EQ(network->forward(input).eq(0).sum().item<int>(), 0);
 }

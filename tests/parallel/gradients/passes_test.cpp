@@ -189,7 +189,7 @@ RANK_TEST(Passes, GradientsChangedWhileTheyAreAveragedAreAnError) {
 RANK_TEST(Passes, AParameterHasOneReducerAtATime) {
   for (const auto& limits : {one_each, BucketLimits{}}) {
     SmallNetwork network;
-    TrainedModules with_a_shared_part({network.second.ptr()}, {torch::ones({2}).requires_grad_()});
+    TrainedModules with_a_shared_module({network.second.ptr()}, {torch::ones({2}).requires_grad_()});
     {
       GradientReducer first(communicator, network, {.buckets = limits});
       EXPECT_TRUE(says(
@@ -197,7 +197,7 @@ RANK_TEST(Passes, AParameterHasOneReducerAtATime) {
           {"the gradient of first.weight is averaged by another reducer",
            "destroy the other one first"}));
       EXPECT_TRUE(says(
-          message_of<Error>([&] { GradientReducer(communicator, with_a_shared_part.module()); }),
+          message_of<Error>([&] { GradientReducer(communicator, with_a_shared_module.module()); }),
           {"the gradient of 0.weight is averaged by another reducer"}));
       EXPECT_TRUE(says(message_of<Error>([&] { GradientReducer(communicator, first.arena()); }),
                        {"by another reducer"}));

@@ -179,13 +179,13 @@ RANK_TEST(JoinedRanks, AveragesDoNotOverflow) {
   }
   for (const auto type : {torch::kHalf, torch::kBFloat16}) {
     const auto values = torch::full({1000}, 40960, type);
-    const double share = 1.0 / communicator.size();
+    const double fraction = 1.0 / communicator.size();
     EXPECT_TRUE(
-        all_reduced(communicator, values, {.postscale = share}).eq(values).all().item<bool>());
+        all_reduced(communicator, values, {.postscale = fraction}).eq(values).all().item<bool>());
     EXPECT_TRUE(
-        all_reduced(communicator, values, {.prescale = share}).eq(values).all().item<bool>());
+        all_reduced(communicator, values, {.prescale = fraction}).eq(values).all().item<bool>());
     const auto whole = torch::full({7 * communicator.size()}, 40960, type);
-    const auto part = reduce_scatter(communicator, whole, ReduceOptions{.postscale = share});
+    const auto part = reduce_scatter(communicator, whole, ReduceOptions{.postscale = fraction});
     EXPECT_TRUE(part.eq(40960).all().item<bool>());
   }
   EXPECT_EQ(average(communicator, torch::tensor(3e38F), 64).item<float>(), 3e38F);

@@ -38,7 +38,7 @@ struct Replica {
   }
 
   // On this rank's part of a step's samples.
-  TrainingStep::Outcome make_share(const Communicator& communicator, std::int64_t number,
+  TrainingStep::Outcome make_part(const Communicator& communicator, std::int64_t number,
                                    double factor = 1) {
     const auto begin = (number * communicator.size() + communicator.rank()) * batch_size;
     return make(begin, batch_size, number, factor);
@@ -55,7 +55,7 @@ RANK_TEST(TrainingStep, StepsAreThoseOfOneRankWithAllSamples) {
     Replica alone(Communicator::solo(), options);
     const auto all = batch_size * communicator.size();
     for (std::int64_t number = 1; number <= 4; ++number) {
-      const auto mine = replica.make_share(communicator, number);
+      const auto mine = replica.make_part(communicator, number);
       const auto expected = alone.make(number * all, all, number);
       ASSERT_EQ(mine.sums.size(), 2U);
       EXPECT_NEAR(mine.sums[0], expected.sums[0], 1e-4);
@@ -119,15 +119,15 @@ TEST(StepSettings, TellWhatExcludesWhat) {
 // One rank's loss is not finite; no rank keeps anything of the step.
 RANK_TEST(TrainingStep, AStepThatIsNotFiniteLeavesNothingBehind) {
   Replica replica(communicator, {.non_finite = NonFiniteStep::skip});
-  EXPECT_TRUE(replica.make_share(communicator, 1).is_made);
+  EXPECT_TRUE(replica.make_part(communicator, 1).is_made);
   const auto before = copies_of(*replica.network);
   const auto calls = replica.network->calls.clone();
   const bool is_bad = communicator.rank() == communicator.size() - 1;
   const double infinity = std::numeric_limits<double>::infinity();
-  EXPECT_FALSE(replica.make_share(communicator, 2, is_bad ? infinity : 1).is_made);
+  EXPECT_FALSE(replica.make_part(communicator, 2, is_bad ? infinity : 1).is_made);
   expect_parameters(*replica.network, before);
   EXPECT_TRUE(replica.network->calls.equal(calls));
-  EXPECT_TRUE(replica.make_share(communicator, 3).is_made);
+  EXPECT_TRUE(replica.make_part(communicator, 3).is_made);
   EXPECT_FALSE(replica.network->first->weight.equal(before[0]));
 }
 
@@ -136,14 +136,14 @@ RANK_TEST(TrainingStep, ALossScaleIsTakenOutAgain) {
   Replica plain(communicator);
   Replica scaled(communicator, {.loss_scale = LossScaleOptions{.initial = 1024}});
   for (std::int64_t number = 1; number <= 3; ++number) {
-    EXPECT_TRUE(plain.make_share(communicator, number).is_made);
-    EXPECT_TRUE(scaled.make_share(communicator, number).is_made);
+    EXPECT_TRUE(plain.make_part(communicator, number).is_made);
+    EXPECT_TRUE(scaled.make_part(communicator, number).is_made);
   }
   expect_parameters(*scaled.network, plain.network->parameters());
   EXPECT_EQ(plain.step.scaler(), nullptr);
   scaled.step.scaler()->restore({.scale = 0x1p120});
   const bool overflows = communicator.rank() == 0;
-  EXPECT_FALSE(scaled.make_share(communicator, 4, overflows ? 1e6 : 1).is_made);
+  EXPECT_FALSE(scaled.make_part(communicator, 4, overflows ? 1e6 : 1).is_made);
   EXPECT_EQ(scaled.step.scaler()->scale(), 0x1p119);
   expect_parameters(*scaled.network, plain.network->parameters());
 }

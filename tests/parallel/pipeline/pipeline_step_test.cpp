@@ -73,13 +73,13 @@ PipelineStep::Loss loss_of(const Case& test, const torch::Tensor& output, std::i
 
 // One rank that adds up the gradients of all micro-batches.
 struct Reference {
-  Reference(const Case& of, int data) : test(of), chain(of.skips), place(data) {
+  Reference(const Case& of, int data) : test(of), chain(of.skips), data_rank(data) {
     optimizer = optimizer_of(*chain.network, test.adam);
   }
   std::vector<double> backward(int step) {
     std::vector<double> sums(2);
     for (int i = 0; i < test.micro_batches; ++i) {
-      const auto seed = seed_of(place, step, i);
+      const auto seed = seed_of(data_rank, step, i);
       const auto output = run_stages(chain.stages, {input_of(test.skips, seed)}).front();
       const auto [loss, numbers] = loss_of(test, output, seed);
       (loss / test.micro_batches).backward();
@@ -91,7 +91,7 @@ struct Reference {
 
   Case test;
   Chain chain;
-  int place;
+  int data_rank;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
 };
 
@@ -188,10 +188,10 @@ RANK_TEST(PipelineStep, KeepsThisRanksPartAloneUnderItsNames) {
 RANK_TEST(PipelineStep, IsCombinedWithDataParallelRanks) {
   if (communicator.size() % 2 != 0) return;
   const DeviceMesh mesh(communicator, {.pipeline = 2});
-  const int places = mesh.length(MeshAxis::data), place = mesh.coordinate(MeshAxis::data);
+  const int data_ranks = mesh.length(MeshAxis::data), data_rank = mesh.coordinate(MeshAxis::data);
   for (const auto& test : all_cases()) {
     std::vector<Reference> references;
-    for (int data = 0; data < places; ++data) references.emplace_back(test, data);
+    for (int data = 0; data < data_ranks; ++data) references.emplace_back(test, data);
     Chain chain(test.skips);
     PipelineStep pipeline(mesh, chain.stages, options_of(test, chain, 2));
     GradientReducer reducer(mesh.replicas(), *pipeline.module());
@@ -201,12 +201,12 @@ RANK_TEST(PipelineStep, IsCombinedWithDataParallelRanks) {
         (void)reference.backward(step);
       }
       reducer.clear_gradients();
-      (void)pipeline.run(batch_of(test, place, step), step, {.reducer = &reducer});
+      (void)pipeline.run(batch_of(test, data_rank, step), step, {.reducer = &reducer});
       reducer.finish();
       for (const auto& item : pipeline.module()->named_parameters()) {
         auto mean = torch::zeros_like(item.value());
         for (auto& reference : references)
-          mean += reference.chain.network->named_parameters()[item.key()].grad() / places;
+          mean += reference.chain.network->named_parameters()[item.key()].grad() / data_ranks;
         EXPECT_TRUE(torch::allclose(item.value().grad(), mean, 1e-6, 1e-7))
             << item.key() << ", " << describe(test);
       }
@@ -271,7 +271,7 @@ RANK_TEST(PipelineStep, CountsWhatARankWaits) {
   const Case test{PipelineSchedule::one_f_one_b, 4};
   Chain chain(test.skips);
   PipelineStep pipeline(mesh, chain.stages, options_of(test, chain, communicator.size()));
-  EXPECT_EQ(pipeline.take_idle_time().share(), 0);
+  EXPECT_EQ(pipeline.take_idle_time().fraction(), 0);
   (void)pipeline.run(batch_of(test, 0, 0), 0);
   const auto idle = pipeline.take_idle_time();
   EXPECT_GT(idle.seconds, 0);

@@ -48,9 +48,9 @@ struct PipelinedTraining {
     step.emplace(mesh.replicas(), pipeline.module(), make_adam({}), options);
   }
   TrainingStep::Outcome make(std::int64_t number, double factor = 1) {
-    const int place = mesh.coordinate(MeshAxis::data);
+    const int data_rank = mesh.coordinate(MeshAxis::data);
     const PipelineStep::Batch batch{
-        [=](int i) { return training_input(place, number, i); },
+        [=](int i) { return training_input(data_rank, number, i); },
         [=](const torch::Tensor& output, int) { return training_loss(output, factor); }};
     step->begin(number);
     step->add(pipeline.run(batch, number, step->pipeline()));
@@ -66,14 +66,14 @@ struct WholeTraining {
   explicit WholeTraining(const StepSettings& options)
       : network(image_network()),
         step(Communicator::solo(), network.ptr(), make_adam({}), options) {}
-  TrainingStep::Outcome make(std::int64_t number, int places, double factor = 1) {
+  TrainingStep::Outcome make(std::int64_t number, int data_ranks, double factor = 1) {
     step.begin(number);
-    for (int place = 0; place < places; ++place) {
+    for (int data_rank = 0; data_rank < data_ranks; ++data_rank) {
       for (int i = 0; i < micro_batches; ++i) {
         const auto [loss, numbers] =
-            training_loss(network->forward(training_input(place, number, i)), factor);
-        step.backward(loss / micro_batches / places, numbers, 1,
-                      place + 1 == places && i + 1 == micro_batches);
+            training_loss(network->forward(training_input(data_rank, number, i)), factor);
+        step.backward(loss / micro_batches / data_ranks, numbers, 1,
+                      data_rank + 1 == data_ranks && i + 1 == micro_batches);
       }
     }
     return step.end(step.finish(.01));
@@ -93,7 +93,7 @@ void expect_close_parameters(const torch::nn::Module& part, const torch::nn::Mod
 
 RANK_TEST(PipelinedTraining, MakesTheStepsOfOneRank) {
   const auto mesh = pipelines_of(communicator);
-  const int places = mesh.length(MeshAxis::data);
+  const int data_ranks = mesh.length(MeshAxis::data);
   for (const double norm : {0., .05}) {
     for (const bool scales : {false, true}) {
       StepSettings options{.buckets = {256, 1024}, .clip_norm = norm};
@@ -101,10 +101,10 @@ RANK_TEST(PipelinedTraining, MakesTheStepsOfOneRank) {
       PipelinedTraining training(mesh, options);
       WholeTraining whole(options);
       for (std::int64_t number = 1; number <= 3; ++number) {
-        const auto mine = training.make(number), expected = whole.make(number, places);
+        const auto mine = training.make(number), expected = whole.make(number, data_ranks);
         ASSERT_EQ(mine.sums.size(), 2U);
         EXPECT_NEAR(mine.sums[0], expected.sums[0], 1e-5);
-        EXPECT_EQ(mine.sums[1], micro_batches * places);
+        EXPECT_EQ(mine.sums[1], micro_batches * data_ranks);
         EXPECT_TRUE(mine.is_made);
       }
       expect_close_parameters(*training.pipeline.module(), *whole.network);

@@ -62,10 +62,10 @@ struct Halos {
 Halos halos_of(const DeviceMesh& mesh, const std::vector<HaloAxis>& axes) {
   Halos halos;
   for (const auto& halo : axes) {
-    const auto place = mesh.coordinate(spatial_axes[halo.axis]);
+    const auto coordinate = mesh.coordinate(spatial_axes[halo.axis]);
     halos.whole.push_back(halo.cut.exchanged().length());
-    halos.owned.push_back(halo.cut.exchanged().rows(place));
-    halos.extended.push_back(halo.cut.extended(place));
+    halos.owned.push_back(halo.cut.exchanged().rows(coordinate));
+    halos.extended.push_back(halo.cut.extended(coordinate));
   }
   return halos;
 }

@@ -257,8 +257,8 @@ void run_network(const DeviceMesh& mesh, const std::vector<std::int64_t>& length
 
 Sent planned(const SpatialNetworkPlan& plan, int rank) {
   Sent sent;
-  for (const auto& share : spatial_layer_parts(plan, rank)) {
-    for (const auto* messages : {&share.forward, &share.backward}) {
+  for (const auto& part : spatial_layer_parts(plan, rank)) {
+    for (const auto* messages : {&part.forward, &part.backward}) {
       for (const auto& message : *messages)
         sent.emplace_back(message.peer, batch_size * message.elements);
     }

@@ -57,7 +57,7 @@ TEST(TimelineOfADevice, LeavesOutWhatIsRecordedAsAGraph) {
     const Timeline timeline(Communicator::solo(), folder.path());
     timeline.show_device(simulated::device(), runtime);
     timeline.start();
-    runtime->set_recording_graph(true);
+    runtime->set_capturing(true);
     { const auto span = timeline.span("recorded"); }
   }
   EXPECT_EQ(named(read_trace(folder / "rank-00000.json"), "recorded").size(), 1U);

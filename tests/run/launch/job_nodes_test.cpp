@@ -58,14 +58,14 @@ TEST(LauncherOutput, TellWhichNodeIsLost) {
 
 TEST(JobNodes, OneThatDoesNotAnswerIsLeftOutUntilItDoes) {
   JobNodes nodes({{"a", 2}, {"b", 2}, {"c", 2}});
-  EXPECT_TRUE(nodes.places(4, 4, any).hosts.empty()) << "nothing has happened yet";
+  EXPECT_TRUE(nodes.next_ranks(4, 4, any).hosts.empty()) << "nothing has happened yet";
   EXPECT_TRUE(nodes.note_failure({}, {"b"}));
-  EXPECT_EQ(to_string(nodes.places(4, 4, any).hosts), "a:2,c:2") << "they fit";
+  EXPECT_EQ(to_string(nodes.next_ranks(4, 4, any).hosts), "a:2,c:2") << "they fit";
   EXPECT_EQ(nodes.describe_left_out(), "b (does not answer)");
   EXPECT_FALSE(nodes.note_failure({}, {"b"})) << "it was not there, so it has not failed again";
   EXPECT_EQ(nodes.candidates().size(), 3U) << "it is asked again";
   EXPECT_FALSE(nodes.note_failure({}, {}));
-  EXPECT_TRUE(nodes.places(6, 6, any).hosts.empty()) << "it is back";
+  EXPECT_TRUE(nodes.next_ranks(6, 6, any).hosts.empty()) << "it is back";
 }
 
 TEST(JobNodes, OneThatHasFailedTwiceIsLeftOutForGood) {
@@ -90,15 +90,15 @@ TEST(JobNodes, LostAndSilentInOneAttemptIsOneFailure) {
 TEST(JobNodes, FewerRanksThanBeforeButNotFewerThanWanted) {
   JobNodes nodes({{"a", 2}, {"b", 2}, {"c", 2}});
   (void)nodes.note_failure({}, {"a"});
-  const auto places = nodes.places(6, 2, any);
-  EXPECT_EQ(places.ranks, 4);
-  EXPECT_EQ(to_string(places.hosts), "b:2,c:2");
-  EXPECT_EQ(nodes.places(6, 5, any).ranks, 0);
-  const auto three = nodes.places(6, 2, [](int ranks) { return ranks % 3 == 0; });
+  const auto next_ranks = nodes.next_ranks(6, 2, any);
+  EXPECT_EQ(next_ranks.ranks, 4);
+  EXPECT_EQ(to_string(next_ranks.hosts), "b:2,c:2");
+  EXPECT_EQ(nodes.next_ranks(6, 5, any).ranks, 0);
+  const auto three = nodes.next_ranks(6, 2, [](int ranks) { return ranks % 3 == 0; });
   EXPECT_EQ(three.ranks, 3) << "what the run can be shared by";
   EXPECT_EQ(to_string(three.hosts), "b:2,c:1");
   (void)nodes.note_failure({}, {"a", "b", "c"});
-  EXPECT_EQ(nodes.places(6, 1, any).ranks, 0) << "none is left";
+  EXPECT_EQ(nodes.next_ranks(6, 1, any).ranks, 0) << "none is left";
 }
 
 TEST(JobNodes, OneNodeHasNobodyToBlame) {

@@ -83,7 +83,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
   return copy_from(from, to, false);
 }
 
-at::Tensor& set_to_part_of(at::Tensor& tensor, c10::Storage storage, std::int64_t offset,
+at::Tensor& set_to_range_of(at::Tensor& tensor, c10::Storage storage, std::int64_t offset,
                            at::IntArrayRef sizes, at::IntArrayRef strides) {
   const auto type_bytes = tensor.dtype().itemsize();
   auto* const changed = tensor.unsafeGetTensorImpl();
@@ -106,7 +106,7 @@ at::Tensor& set_to_part_of(at::Tensor& tensor, c10::Storage storage, std::int64_
 
 at::Tensor& set_to_storage(at::Tensor& tensor, c10::Storage storage) {
   const auto elements = static_cast<std::int64_t>(storage.nbytes() / tensor.dtype().itemsize());
-  return set_to_part_of(tensor, std::move(storage), 0, elements, {});
+  return set_to_range_of(tensor, std::move(storage), 0, elements, {});
 }
 
 // Does nothing: work is done at once, so memory is never freed while a stream uses it.
@@ -194,7 +194,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_copy_from", &copy_from);
   library.impl("_copy_from_and_resize", &copy_from_and_resize);
   library.impl("set_.source_Storage", &set_to_storage);
-  library.impl("set_.source_Storage_storage_offset", &set_to_part_of);
+  library.impl("set_.source_Storage_storage_offset", &set_to_range_of);
   library.impl("record_stream", &record_stream);
   // LibTorch has something of its own for devices without a kernel: for losses a detour that warns
   // of an output of wrong size, for norms a composition with other roundings.

@@ -50,19 +50,19 @@ TEST(SnapshotMemory, CopiesTensorsOfAnyTypeStridesAndLength) {
 }
 
 TEST(SnapshotMemory, SeesOneValueThatIsNotFiniteWhereverItIs) {
-  const auto values_with = [](torch::ScalarType type, std::int64_t length, std::int64_t place,
+  const auto values_with = [](torch::ScalarType type, std::int64_t length, std::int64_t index,
                               float value) {
     auto tensor = torch::full({length}, -2, type);
-    tensor[place] = value;
+    tensor[index] = value;
     auto memory = memory_for({{"", tensor}});
     return memory.copy(tensor).values;
   };
   for (const auto type : {torch::kDouble, torch::kFloat, torch::kHalf, torch::kBFloat16}) {
-    for (const std::int64_t place : {0, 1, 4095, 299'999, 600'000}) {
-      EXPECT_EQ(values_with(type, 600'001, place, infinity), Values::infinite);
-      EXPECT_EQ(values_with(type, 600'001, place, -infinity), Values::infinite);
-      EXPECT_EQ(values_with(type, 600'001, place, -std::nanf("")), Values::nan);
-      EXPECT_EQ(values_with(type, 600'001, place, -0.F), Values::finite);
+    for (const std::int64_t index : {0, 1, 4095, 299'999, 600'000}) {
+      EXPECT_EQ(values_with(type, 600'001, index, infinity), Values::infinite);
+      EXPECT_EQ(values_with(type, 600'001, index, -infinity), Values::infinite);
+      EXPECT_EQ(values_with(type, 600'001, index, -std::nanf("")), Values::nan);
+      EXPECT_EQ(values_with(type, 600'001, index, -0.F), Values::finite);
     }
   }
   EXPECT_EQ(values_with(torch::kFloat, 3, 1, std::numeric_limits<float>::max()), Values::finite);

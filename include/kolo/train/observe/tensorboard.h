@@ -47,7 +47,7 @@ class TensorBoardWriter {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
-  void append_record(const std::string& message);
+  void append_event(const std::string& message);
 
   std::filesystem::path path_;
   FileDescriptor file_;

@@ -37,13 +37,13 @@ double square(double x) {
   return x * x;
 }
 
-double matter_part(const Universe& universe, double a) {
+double matter_fraction(const Universe& universe, double a) {
   return universe.matter / (a * a * a) / square(expansion_rate(universe, a));
 }
 
 // Growth over that of a universe of matter alone.
 double growth_suppression(const Universe& universe, double a) {
-  const double matter = matter_part(universe, a);
+  const double matter = matter_fraction(universe, a);
   const double dark_energy = universe.dark_energy / square(expansion_rate(universe, a));
   return 2.5 * matter /
          (std::pow(matter, 4. / 7) - dark_energy + (1 + matter / 2) * (1 + dark_energy / 70));
@@ -66,7 +66,7 @@ double growth_factor(const Universe& universe, double a) {
 }
 
 double growth_rate(const Universe& universe, double a) {
-  return std::pow(matter_part(universe, a), .55);
+  return std::pow(matter_fraction(universe, a), .55);
 }
 
 double linear_velocity(const Universe& universe, double a) {
@@ -126,7 +126,7 @@ constexpr double cell_kpc = 78.125;  // comoving kpc/h
 constexpr std::int64_t least_size = 16, most_size = 1024;
 constexpr std::uint64_t most_seed = 1ULL << 53;  // what parameters can hold exactly
 
-using Progress = std::function<void(double fraction, std::string_view stage)>;
+using Progress = std::function<void(double fraction, std::string_view phase)>;
 
 // Share of the time before each stage, as measured.
 constexpr double gravity_begins = .05, gravity_ends = .9, normalising_begins = .98;

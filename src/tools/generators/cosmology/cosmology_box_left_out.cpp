@@ -24,7 +24,7 @@ void check_cosmology_options(const CosmologyOptions& /*options*/) {
 
 SimulationBox make_cosmology_box(
     const CosmologyOptions& /*options*/,
-    const std::function<void(double fraction, std::string_view stage)>& /*progress*/) {
+    const std::function<void(double fraction, std::string_view phase)>& /*progress*/) {
   refuse();
 }
 

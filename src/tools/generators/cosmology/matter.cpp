@@ -12,7 +12,7 @@ Field white_noise(const Mesh& mesh, std::uint64_t seed) {
   // Keeps these numbers independent of those that other generators and training draw from a seed.
   constexpr std::uint32_t stream = 0xC05B0DE1;
   Field noise(mesh.size());
-  mesh.for_each_part([&](std::size_t begin, std::size_t end) {
+  mesh.for_each_range([&](std::size_t begin, std::size_t end) {
     for (auto i = begin; i < end; ++i) noise[i] = CounterRandom(seed, stream, i).normal();
   });
   return noise;
@@ -56,7 +56,7 @@ Particles displaced_particles(const Mesh& mesh, const Universe& universe, double
     auto& place = particles.position[axis] = Field(mesh.size());
     auto& speed = particles.velocity[axis];
     const auto stride = axis == 0 ? size * size : axis == 1 ? size : 1;
-    mesh.for_each_part([&](std::size_t begin, std::size_t end) {
+    mesh.for_each_range([&](std::size_t begin, std::size_t end) {
       for (auto i = begin; i < end; ++i) {
         const auto start = static_cast<double>(i / stride % size);
         place[i] = wrapped(start + speed[i] / mesh.cell(), static_cast<double>(size));
@@ -110,7 +110,7 @@ class Gravity {
 // From here to the end of evolve(), velocities are momenta a^2 dx/dt in units of H0 Mpc/h.
 void kick(const Mesh& mesh, const VectorField& force, double time, Particles& particles) {
   const auto& [x, y, z] = particles.position;
-  mesh.for_each_part([&](std::size_t begin, std::size_t end) {
+  mesh.for_each_range([&](std::size_t begin, std::size_t end) {
     for (auto i = begin; i < end; ++i) {
       const Cloud cloud(mesh.size(), x[i], y[i], z[i]);
       std::array<double, 3> pull{};
@@ -129,7 +129,7 @@ void kick(const Mesh& mesh, const VectorField& force, double time, Particles& pa
 void drift(const Mesh& mesh, double time, Particles& particles) {
   const auto size = static_cast<double>(mesh.size());
   const double scale = time / mesh.cell();
-  mesh.for_each_part([&](std::size_t begin, std::size_t end) {
+  mesh.for_each_range([&](std::size_t begin, std::size_t end) {
     for (std::size_t axis = 0; axis < 3; ++axis) {
       auto& place = particles.position[axis];
       const auto& momentum = particles.velocity[axis];
@@ -139,7 +139,7 @@ void drift(const Mesh& mesh, double time, Particles& particles) {
 }
 
 void scale_velocities(const Mesh& mesh, double factor, Particles& particles) {
-  mesh.for_each_part([&](std::size_t begin, std::size_t end) {
+  mesh.for_each_range([&](std::size_t begin, std::size_t end) {
     for (auto& field : particles.velocity) {
       for (auto i = begin; i < end; ++i) field[i] *= factor;
     }
@@ -207,7 +207,7 @@ constexpr double mean_temperature = 1.2e4;  // K, at the mean density
 constexpr double adiabatic_index = 1.45;    // T ~ density^(index - 1)
 constexpr double cooling_density = 30;      // above which gas no longer gets warmer
 constexpr double least_density = 1e-4;
-constexpr double dispersion_part = .25;  // of the random motions' energy that heats
+constexpr double dispersion_fraction = .25;  // of the random motions' energy that heats
 constexpr double shock_length = 2.5;     // cells that a shock is spread over
 
 constexpr double boltzmann = 1.380649e-23;      // J/K
@@ -262,7 +262,7 @@ Gas make_gas(const Mesh& mesh, const Universe& universe, Moments&& moments) {
   }
   const Field expansion = divergence(mesh, gas.velocity);
   const double length = shock_length * mesh.cell();
-  mesh.for_each_part([&](std::size_t begin, std::size_t end) {
+  mesh.for_each_range([&](std::size_t begin, std::size_t end) {
     for (auto i = begin; i < end; ++i) {
       double& temperature = gas.temperature[i];
       double square_speed = 0;
@@ -270,7 +270,7 @@ Gas make_gas(const Mesh& mesh, const Universe& universe, Moments&& moments) {
       const double dispersion = std::max(0., temperature / gas.density[i] - square_speed) / 3;
       const double shock = length * std::max(0., -expansion[i]);
       temperature = quiet_temperature(gas.density[i]);
-      temperature += shock_heat * shock * shock + dispersion_part * dispersion_heat * dispersion;
+      temperature += shock_heat * shock * shock + dispersion_fraction * dispersion_heat * dispersion;
     }
   });
   return gas;

@@ -96,7 +96,7 @@ Field Mesh::inverse(Modes&& modes) const {
   return field;
 }
 
-void Mesh::for_each_part(const std::function<void(std::size_t, std::size_t)>& visit) const {
+void Mesh::for_each_range(const std::function<void(std::size_t, std::size_t)>& visit) const {
   const auto part = static_cast<std::size_t>(size_ * size_);
   for_each_index(size_, threads_, [&](std::int64_t plane) {
     const auto begin = static_cast<std::size_t>(plane) * part;

@@ -101,7 +101,7 @@ class Mesh {
   void for_each_mode(Visit visit) const;
 
   // Calls visit(begin, end) for parts of [0, cells()), on this mesh's threads.
-  void for_each_part(const std::function<void(std::size_t, std::size_t)>& visit) const;
+  void for_each_range(const std::function<void(std::size_t, std::size_t)>& visit) const;
 
  private:
   std::int64_t size_;
