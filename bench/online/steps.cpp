@@ -59,10 +59,10 @@ std::vector<Way> make_ways(const OnlineBench& bench) {
   const Batch batch(timed, bench.batch);
   const Advection solver(bench.batch, bench.ranks.rank());
   const auto make_network = [&] {
-    OnlineComponents parts;
-    parts.network = timed.make;
+    OnlineComponents components;
+    components.network = timed.make;
     return std::make_shared<OnlineNetwork>(bench.ranks, steps_config(bench.batch),
-                                           std::move(parts));
+                                           std::move(components));
   };
   const auto trained = make_network(), ticking = make_network();
   const auto peer = std::make_shared<peers::PerTensorAllReduce>(bench.communicator, timed.make());

@@ -36,11 +36,11 @@ class TwoTowers final : public kolo::Network {
 };
 
 int main(int argc, char** argv) {
-  kolo::RunComponents parts;  // all of kolo's networks, and this one
-  parts.models.add(
+  kolo::RunComponents components;  // all of kolo's networks, and this one
+  components.models.add(
       {.name = "two_towers",
        .description = "convolutions of 3x3 and 7x7 side by side",
        .make = [](const auto& options) { return std::make_shared<TwoTowers>(options); },
        .has_batch_norm = false});
-  return kolo::run_main(argc, argv, parts);
+  return kolo::run_main(argc, argv, components);
 }

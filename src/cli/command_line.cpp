@@ -339,10 +339,10 @@ int run_program(const std::vector<std::string>& words, const Program& program) {
   });
 }
 
-int run_main(int argc, char** argv, const RunComponents& parts) {
+int run_main(int argc, char** argv, const RunComponents& components) {
   const std::filesystem::path program = argv[0];
   return run_main(argv, [&] {
-    return run_program({argv + 1, argv + argc}, {program.filename(), parts, false});
+    return run_program({argv + 1, argv + argc}, {program.filename(), components, false});
   });
 }
 

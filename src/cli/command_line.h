@@ -15,7 +15,7 @@ namespace kolo {
 // A program with commands: kolo, or one that trains with parts of its own.
 struct Program {
   std::string name = "kolo";
-  RunComponents parts = {};
+  RunComponents components = {};
   bool is_kolo = true;  // has commands that need no parts: init, data, doctor, run, timeline
 };
 

@@ -207,8 +207,8 @@ int eval(const EvalArguments& arguments) {
     (void)earlier_pictures(arguments.pictures);
     request.samples = drawn_samples;
   }
-  const auto& parts = arguments.ranks.chosen->program.parts;
-  const auto check = [&] { return check_evaluation(request, parts); };
+  const auto& components = arguments.ranks.chosen->program.components;
+  const auto check = [&] { return check_evaluation(request, components); };
   if (const auto status = start_ranks(arguments.ranks, check)) return *status;
   const auto show = [&](const RunEvaluation& evaluation) {
     if (arguments.json)
@@ -217,7 +217,7 @@ int eval(const EvalArguments& arguments) {
       print_wrapped(to_text(evaluation));
     if (!arguments.pictures.empty()) draw(arguments, evaluation);
   };
-  return evaluate_run(request, show, parts);
+  return evaluate_run(request, show, components);
 }
 
 }  // namespace

@@ -110,10 +110,10 @@ void print(const RunPrediction& prediction) {
 }
 
 int predict(const PredictArguments& arguments) {
-  const auto& parts = arguments.ranks.chosen->program.parts;
-  const auto check = [&] { return check_prediction(arguments.request, parts); };
+  const auto& components = arguments.ranks.chosen->program.components;
+  const auto check = [&] { return check_prediction(arguments.request, components); };
   if (const auto status = start_ranks(arguments.ranks, check)) return *status;
-  return predict_run(arguments.request, print, parts);
+  return predict_run(arguments.request, print, components);
 }
 
 }  // namespace

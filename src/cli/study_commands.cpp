@@ -43,7 +43,7 @@ int bench(const BenchArguments& arguments) {
 void add_bench_command(CLI::App& app, Chosen& chosen) {
   const auto [command, arguments] = add_command(
       app, chosen, "bench", "Measure how fast a configuration trains, and what bounds it", bench);
-  arguments->request.parts = chosen.program.parts;
+  arguments->request.components = chosen.program.components;
   add_config_options(*command, arguments->request.config);
   add_rank_options(*command, arguments->ranks, chosen, "Number of ranks to start");
   add_choice_option(*command, "--mode", arguments->mode, {"io", "synthetic", "full", "all"},
@@ -173,7 +173,7 @@ void add_scale_command(CLI::App& app, Chosen& chosen) {
       add_command(app, chosen, "scale",
                   "Train on several numbers of ranks, and compare speed and accuracy", scale);
   arguments->request.program_name = chosen.program.name;
-  arguments->request.parts = chosen.program.parts;
+  arguments->request.components = chosen.program.components;
   add_study_options(*command, *arguments);
   add_running_options(*command, *arguments);
   command->footer(
@@ -236,8 +236,7 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments, const Chose
                     "A published accuracy (0.949) or loss, shown beside mean and deviation of the "
                     "trials' last epochs");
   add_rank_options(command, arguments.ranks, chosen, "Ranks per trial (default: 1)");
-  add_number_option(command, "--trials-at-once N", arguments.request.sites.at_once,
-                    {1, most_ranks},
+  add_number_option(command, "--trials-at-once N", arguments.request.sites.at_once, {1, most_ranks},
                     "Number of trials side by side (default: as many as the cores allow)");
   add_text_option(command, "-o,--output DIR", arguments.request.output, "a folder",
                   "Folder of the sweep (default: output_dir with -sweep)");
@@ -251,7 +250,7 @@ void add_sweep_command(CLI::App& app, Chosen& chosen) {
       add_command(app, chosen, "sweep",
                   "Train with many values of a configuration's keys, side by side", sweep);
   arguments->request.program_name = chosen.program.name;
-  arguments->request.parts = chosen.program.parts;
+  arguments->request.components = chosen.program.components;
   add_config_options(*command, arguments->request.config);
   command->get_option(settings_name)
       ->description(

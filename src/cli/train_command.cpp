@@ -39,7 +39,7 @@ ConfigSource source_of(const TrainArguments& arguments) {
 }
 
 const RunComponents& components_of(const TrainArguments& arguments) {
-  return arguments.ranks.chosen->program.parts;
+  return arguments.ranks.chosen->program.components;
 }
 
 RunConfig config_of(const TrainArguments& arguments) {

@@ -67,7 +67,7 @@ ConfigValue choose(ConfigValue root, const ConfigSource& source) {
 }
 
 void collect_origins(const ConfigValue& value, const std::string& path,
-                    std::map<std::string, std::string>& origins) {
+                     std::map<std::string, std::string>& origins) {
   origins[path] = value.origin;
   for (const ConfigEntry& entry : value.entries)
     collect_origins(entry.value, path.empty() ? entry.key : path + "." + entry.key, origins);

@@ -171,8 +171,8 @@ struct Cifar10Dataset::Rows {
       const auto first = std::max(begin, file.first), last = std::min(end, file.first + file.count);
       if (first >= last) continue;
       read_rows(file.path, first - file.first,
-                   {all + static_cast<std::size_t>(first) * cifar10_row_bytes,
-                    static_cast<std::size_t>(last - first) * cifar10_row_bytes});
+                {all + static_cast<std::size_t>(first) * cifar10_row_bytes,
+                 static_cast<std::size_t>(last - first) * cifar10_row_bytes});
     }
     memory = to;
   }

@@ -96,7 +96,7 @@ KOLO_HOST_DEVICE inline float pixel_of(const ImageBatch& batch, const std::byte*
     const auto row =
         images::axis_source(y, batch.height, transform.zoom_y, transform.shift_y, false);
     const auto column = images::axis_source(x, batch.width, transform.zoom_x, transform.shift_x,
-                                           transform.flip != 0);
+                                            transform.flip != 0);
     value = images::moved_pixel(load, row, column);
   }
   return images::preprocessed(value, batch.mean[channel], batch.deviation[channel]);

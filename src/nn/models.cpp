@@ -83,8 +83,8 @@ void check_output(const ModelEntry& model, const ModelOptions& options) {
 
 // Parts must make up the whole, which is a vector.
 void check_arrays(const ModelEntry& model, std::string_view what,
-                 const std::vector<std::vector<std::int64_t>>& parts,
-                 const std::vector<std::int64_t>& whole) {
+                  const std::vector<std::vector<std::int64_t>>& parts,
+                  const std::vector<std::int64_t>& whole) {
   if (parts.empty()) return;
   std::int64_t values = 0;
   for (const auto& part : parts)

@@ -177,7 +177,7 @@ class OperatorWatcher {
 thread_local OperatorWatcher* OperatorWatcher::active = nullptr;
 
 void OperatorWatcher::add(const at::RecordFunction& function,
-                           const std::vector<c10::IValue>& inputs) {
+                          const std::vector<c10::IValue>& inputs) {
   const torch::Tensor output = first_tensor(function.outputs());
   if (!output.defined() || !first_tensor(inputs).defined()) return;
   if (output.numel() > 0 && known_.contains(output.data_ptr())) return;  // a parameter's view

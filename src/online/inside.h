@@ -122,7 +122,7 @@ namespace kolo {
 // (ticking.cpp), in the background (background.cpp) and apart (serving.cpp), files (saving.cpp).
 class OnlineNetwork::Inside {
  public:
-  Inside(const Communicator& ranks, const OnlineConfig& config, OnlineComponents parts);
+  Inside(const Communicator& ranks, const OnlineConfig& config, OnlineComponents components);
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
   ~Inside() = default;
@@ -152,8 +152,8 @@ class OnlineNetwork::Inside {
   [[nodiscard]] bool has_batch() const { return config_.training.samples != SampleKind::whole; }
 
   // Making.
-  void make_network(const OnlineComponents& parts);
-  void make_trainer(const OnlineComponents& parts);
+  void make_network(const OnlineComponents& components);
+  void make_trainer(const OnlineComponents& components);
 
   // Samples.
   std::int64_t take(const online::PackedSamples& packed, PushReport& report);

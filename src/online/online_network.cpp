@@ -19,10 +19,10 @@ using namespace online;  // NOLINT: what this class is made of
 // Each call keeps the program's state (HostState) and forwards to Inside.
 
 OnlineNetwork::OnlineNetwork(const Communicator& ranks, const OnlineConfig& config,
-                             OnlineComponents parts) {
+                             OnlineComponents components) {
   const HostState host;
   const BlasThreads blas;
-  inside_ = std::make_unique<Inside>(ranks, config, std::move(parts));
+  inside_ = std::make_unique<Inside>(ranks, config, std::move(components));
 }
 
 OnlineNetwork::OnlineNetwork(OnlineNetwork&&) noexcept = default;
@@ -154,29 +154,30 @@ std::shared_ptr<TensorsNetwork> make_with_seed(const MakeNetwork& make, std::uin
   return make();
 }
 
-MakeNetwork maker_of(const OnlineConfig& config, const OnlineComponents& parts) {
+MakeNetwork maker_of(const OnlineConfig& config, const OnlineComponents& components) {
   const auto& model = config.model;
   if (model.name == "own") {
-    if (!parts.network) {
+    if (!components.network) {
       throw InputError(
           "model.name: own is a network that the program makes in C++ (OnlineParts::network), and "
           "there is none; name one of the catalogue, or torchscript with a file");
     }
-    return parts.network;
+    return components.network;
   }
   ModelOptions shapes{.input_shape = model.inputs};
-  if (parts.models.find(model.name).output == ModelOutput::classes && model.outputs.size() == 1)
+  if (components.models.find(model.name).output == ModelOutput::classes &&
+      model.outputs.size() == 1)
     shapes.classes = model.outputs.front();
   else
     shapes.output_shape = model.outputs;
-  return [models = parts.models, name = model.name, own = model.own, shapes] {
+  return [models = components.models, name = model.name, own = model.own, shapes] {
     return models.make_tensors(name, own, shapes);
   };
 }
 
-TensorsLoss loss_of(const OnlineConfig& config, const OnlineComponents& parts) {
+TensorsLoss loss_of(const OnlineConfig& config, const OnlineComponents& components) {
   const auto& training = config.training;
-  if (parts.loss) return parts.loss;
+  if (components.loss) return components.loss;
   if (!training.loss_file.empty()) return make_torchscript_loss(training.loss_file);
   const auto& entry = loss_entry(training.loss);
   return as_tensors_loss(entry.make(entry.completed(training.loss_own)));
@@ -185,26 +186,26 @@ TensorsLoss loss_of(const OnlineConfig& config, const OnlineComponents& parts) {
 }  // namespace
 
 OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& config,
-                              OnlineComponents parts)
+                              OnlineComponents components)
     : ranks_(ranks.with_own_order()),
       config_(config),
       store_(config, ranks_.rank()),
       normalizer_(config.normalization) {
-  require_same_config(ranks_, config_, parts.models);
+  require_same_config(ranks_, config_, components.models);
   agree(ranks_, call("network_create"), [&] {
     roles_ = Roles::of(config_.training, ranks_.rank(), ranks_.size());
     require_memory(config_, roles_, ranks_.topology());
-    make_network(parts);
+    make_network(components);
     if (roles_.trains && ranks_.rank() == roles_.trainers.front())
       recorder_ =
           std::make_unique<TrainingRecorder>(config_, static_cast<int>(roles_.trainers.size()));
   });
-  make_trainer(parts);
+  make_trainer(components);
   publish();
 }
 
-void OnlineNetwork::Inside::make_network(const OnlineComponents& parts) {
-  const auto make = maker_of(config_, parts);
+void OnlineNetwork::Inside::make_network(const OnlineComponents& components) {
+  const auto make = maker_of(config_, components);
   network_ = make_with_seed(make, config_.seed);
   const auto is_frozen = [](const torch::Tensor& each) { return !each.requires_grad(); };
   has_tensors_outside_ =
@@ -213,7 +214,7 @@ void OnlineNetwork::Inside::make_network(const OnlineComponents& parts) {
   inference_ = std::make_unique<Inference>(make, config_.training);
 }
 
-void OnlineNetwork::Inside::make_trainer(const OnlineComponents& parts) {
+void OnlineNetwork::Inside::make_trainer(const OnlineComponents& components) {
   trainers_ = roles_.are_all ? ranks_.with_own_order() : ranks_.subset(roles_.trainers);
   if (config_.training.apart) {
     std::vector<int> others;
@@ -224,7 +225,7 @@ void OnlineNetwork::Inside::make_trainer(const OnlineComponents& parts) {
     if (roles_.computes) outbox_.emplace(ranks_, roles_.trainer);
   }
   TensorsLoss loss;
-  agree(ranks_, call("network_create"), [&] { loss = loss_of(config_, parts); });
+  agree(ranks_, call("network_create"), [&] { loss = loss_of(config_, components); });
   if (trainers_) trainer_ = std::make_unique<OnlineTrainer>(*trainers_, network_, config_, loss);
 }
 

@@ -55,8 +55,8 @@ std::string gibibytes(double bytes) {
 std::string describe_out_of_memory(std::string_view phase, const torch::Device& device,
                                    const std::optional<DeviceMemoryUse>& use,
                                    std::string_view problem) {
-  std::string text = fmt::format("device: {} has too little memory: {} did not fit",
-                                 device.str(), phase);
+  std::string text =
+      fmt::format("device: {} has too little memory: {} did not fit", device.str(), phase);
   if (use) {
     const auto& [free, total] = use->device;
     text += fmt::format(

@@ -17,9 +17,11 @@
 
 namespace kolo {
 
-const Curve* RunRecord::find(std::string_view quantity, std::string_view split, bool by_step) const {
+const Curve* RunRecord::find(std::string_view quantity, std::string_view split,
+                             bool by_step) const {
   const auto curve = std::ranges::find_if(curves, [&](const Curve& candidate) {
-    return candidate.quantity == quantity && candidate.split == split && candidate.by_step == by_step;
+    return candidate.quantity == quantity && candidate.split == split &&
+           candidate.by_step == by_step;
   });
   return curve == curves.end() ? nullptr : &*curve;
 }

@@ -11,7 +11,7 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/train/observe/format.h"
-#include "report/figure_parts.h"
+#include "report/figure_pieces.h"
 
 namespace kolo {
 

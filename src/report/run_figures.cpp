@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "kolo/report/figure.h"
-#include "report/figure_parts.h"
+#include "report/figure_pieces.h"
 
 namespace kolo {
 

@@ -7,7 +7,7 @@
 
 #include "kolo/report/figure.h"
 #include "kolo/report/results_table.h"
-#include "report/figure_parts.h"
+#include "report/figure_pieces.h"
 
 namespace kolo {
 

@@ -6,7 +6,7 @@
 
 #include "kolo/base/text.h"
 #include "kolo/report/figure.h"
-#include "report/figure_parts.h"
+#include "report/figure_pieces.h"
 
 namespace kolo {
 

@@ -166,7 +166,8 @@ void require_multiples(const PredictionRequest& request, const std::string& mode
 }
 
 // Tells all ranks where rank 0's file has its fields. Collective.
-HydroTarget broadcast_location(const Communicator& communicator, const std::optional<HydroFile>& file) {
+HydroTarget broadcast_location(const Communicator& communicator,
+                               const std::optional<HydroFile>& file) {
   const auto place = file ? file->place() : HydroTarget();
   const auto mine = file ? fs::absolute(place.file).string() : std::string();
   std::array numbers{static_cast<std::int64_t>(place.format), place.offset, place.size};

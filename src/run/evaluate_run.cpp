@@ -15,7 +15,7 @@
 #include "run/launch/terminal.h"
 #include "run/rank_job.h"
 #include "run/trained_run.h"
-#include "run/work_share.h"
+#include "run/work_part.h"
 
 namespace kolo {
 
@@ -98,8 +98,8 @@ void add_up_ranks(const Communicator& communicator, RunEvaluation& result) {
 MetricSums measure(const Communicator& communicator, const TrainedModel& trained,
                    const WorkPart& share, const Objective& objective, const RunOptions& options,
                    RunEvaluation& result) {
-  const auto parts = share_datasets(share, trained.datasets);
-  const auto& dataset = split_of(parts, result.split);
+  const auto subsets = share_datasets(share, trained.datasets);
+  const auto& dataset = split_of(subsets, result.split);
   const auto loader =
       make_validation_loader(trained.config, dataset, share.replica, share.replicas);
   if (!result.matrix) result.errors = targets_of(dataset->layout(), result.target_names);
@@ -181,7 +181,8 @@ RunEvaluation evaluate_checkpoint(const EvaluationRequest& request, TrainedModel
   if (classes > 0) result.matrix.emplace(classes);
   if (communicator.rank() == 0 && request.samples > 0)
     result.samples = compute_samples(trained, dataset, device, request.samples);
-  const auto share = part_of_work(with_layout_for(trained.config, communicator.size()), communicator);
+  const auto share =
+      part_of_work(with_layout_for(trained.config, communicator.size()), communicator);
   share_network(share, trained.datasets, *trained.network);
   auto objective = *trained.objective;
   share_objective(share, trained.datasets, objective);
@@ -200,19 +201,19 @@ TrainedJob job_of(const EvaluationRequest& request) {
 
 }  // namespace
 
-RunConfig check_evaluation(const EvaluationRequest& request, const RunComponents& parts) {
-  return check_trained(job_of(request), parts);
+RunConfig check_evaluation(const EvaluationRequest& request, const RunComponents& components) {
+  return check_trained(job_of(request), components);
 }
 
 int evaluate_run(const EvaluationRequest& request,
-                 const std::function<void(const RunEvaluation&)>& report, const RunComponents& parts,
-                 const RunOptions& options) {
+                 const std::function<void(const RunEvaluation&)>& report,
+                 const RunComponents& components, const RunOptions& options) {
   auto job = job_of(request);
   job.work = [&](TrainedModel& trained, const Communicator& communicator) {
     const auto result = evaluate_checkpoint(request, trained, communicator, options);
     if (communicator.rank() == 0) report(result);
   };
-  return run_trained(job, parts, options);
+  return run_trained(job, components, options);
 }
 
 }  // namespace kolo

@@ -64,9 +64,9 @@ namespace {
 
 // Chooses the kind by what the run was trained on; data sets of a program's own are arrays.
 std::unique_ptr<Prediction> prepare(const PredictionRequest& request, const TrainedModel& trained,
-                                    const RunComponents& parts, bool is_root) {
+                                    const RunComponents& components, bool is_root) {
   auto config = trained.config;
-  if (parts.datasets) {
+  if (components.datasets) {
     config.data.name = "arrays";
     config.data.own = {};
   }
@@ -83,7 +83,7 @@ std::int64_t peak_memory(const Network& network) {
 }
 
 // The job's preparation fills in `prepared`.
-TrainedJob job_of(const PredictionRequest& request, const RunComponents& parts,
+TrainedJob job_of(const PredictionRequest& request, const RunComponents& components,
                   std::unique_ptr<Prediction>& prepared) {
   return {.command = "predict",
           .path = request.run,
@@ -91,23 +91,23 @@ TrainedJob job_of(const PredictionRequest& request, const RunComponents& parts,
           .overrides = request.overrides,
           .reads_data = false,
           .prepare = [&](const TrainedModel& trained, bool is_root) {
-            prepared = prepare(request, trained, parts, is_root);
+            prepared = prepare(request, trained, components, is_root);
             return prepared->facts();
           }};
 }
 
 }  // namespace
 
-RunConfig check_prediction(const PredictionRequest& request, const RunComponents& parts) {
+RunConfig check_prediction(const PredictionRequest& request, const RunComponents& components) {
   std::unique_ptr<Prediction> prepared;
-  return check_trained(job_of(request, parts, prepared), parts);
+  return check_trained(job_of(request, components, prepared), components);
 }
 
 int predict_run(const PredictionRequest& request,
-                const std::function<void(const RunPrediction&)>& report, const RunComponents& parts,
-                const RunOptions& options) {
+                const std::function<void(const RunPrediction&)>& report,
+                const RunComponents& components, const RunOptions& options) {
   std::unique_ptr<Prediction> prepared;
-  auto job = job_of(request, parts, prepared);
+  auto job = job_of(request, components, prepared);
   job.work = [&](TrainedModel& trained, const Communicator& communicator) {
     RunPrediction result;
     prepared->predict(trained, communicator, options, result);
@@ -123,7 +123,7 @@ int predict_run(const PredictionRequest& request,
     result.ranks = communicator.size();
     report(result);
   };
-  return run_trained(job, parts, options);
+  return run_trained(job, components, options);
 }
 
 }  // namespace kolo

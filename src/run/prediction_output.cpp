@@ -153,7 +153,7 @@ class ArrayWriter final : public PredictionWriter {
   const PredictionForm& form_;
   FileDescriptor file_;
   std::vector<std::int64_t> offsets_;  // of the next numbers of each array, in bytes
-  std::vector<float> column_;         // numbers of one array
+  std::vector<float> column_;          // numbers of one array
 };
 
 }  // namespace

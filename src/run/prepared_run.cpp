@@ -22,10 +22,10 @@
 #include "kolo/train/objective.h"
 #include "kolo/train/observe/history.h"
 #include "kolo/train/trainer.h"
-#include "run/pipeline_share.h"
+#include "run/pipeline_part.h"
 #include "run/run_device.h"
 #include "run/run_lock.h"
-#include "run/work_share.h"
+#include "run/work_part.h"
 #include "settings/choice_reader.h"
 
 namespace kolo {
@@ -91,12 +91,13 @@ void go_on_from(const LoadedCheckpoint& loaded, PreparedRun& run, const RunOptio
   if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
 }
 
-PreparedRun make_prepared(const RunConfig& config, const RunComponents& parts, const DataReading& reading) {
-  PreparedRun run{config, {config.output_dir}, parts.models};
-  run.datasets = make_datasets(config, parts, reading);
-  run.objective = std::make_shared<Objective>(make_objective(config, parts));
-  run.optimizer = make_optimizer(config, parts);
-  run.network = make_network(config, run.datasets.training->layout(), parts.models);
+PreparedRun make_prepared(const RunConfig& config, const RunComponents& components,
+                          const DataReading& reading) {
+  PreparedRun run{config, {config.output_dir}, components.models};
+  run.datasets = make_datasets(config, components, reading);
+  run.objective = std::make_shared<Objective>(make_objective(config, components));
+  run.optimizer = make_optimizer(config, components);
+  run.network = make_network(config, run.datasets.training->layout(), components.models);
   return run;
 }
 
@@ -169,26 +170,30 @@ void add_dataset(std::vector<RankFact>& facts, const std::string& name, const Da
 
 }  // namespace
 
-Datasets make_datasets(const RunConfig& config, const RunComponents& parts, const DataReading& reading) {
-  return parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
+Datasets make_datasets(const RunConfig& config, const RunComponents& components,
+                       const DataReading& reading) {
+  return components.datasets ? components.datasets(config, reading)
+                             : make_datasets(config, reading);
 }
 
-Objective make_objective(const RunConfig& config, const RunComponents& parts) {
-  return parts.objective ? parts.objective(config) : make_objective(config);
+Objective make_objective(const RunConfig& config, const RunComponents& components) {
+  return components.objective ? components.objective(config) : make_objective(config);
 }
 
-std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config, const RunComponents& parts) {
-  return parts.optimizer ? parts.optimizer(config) : make_optimizer(config, parts.models);
+std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config,
+                                              const RunComponents& components) {
+  return components.optimizer ? components.optimizer(config)
+                              : make_optimizer(config, components.models);
 }
 
-std::vector<std::string> own_parts(const RunComponents& parts) {
+std::vector<std::string> own_components(const RunComponents& components) {
   std::vector<std::string> own;
   const auto& built_in = built_in_model_entries();
-  for (const auto& entry : parts.models.entries())
+  for (const auto& entry : components.models.entries())
     if (std::ranges::find(built_in, entry.name, &ModelEntry::name) == built_in.end())
       own.push_back("network " + entry.name);
-  if (parts.datasets) own.emplace_back("data");
-  if (parts.objective) own.emplace_back("loss");
+  if (components.datasets) own.emplace_back("data");
+  if (components.objective) own.emplace_back("loss");
   return own;
 }
 
@@ -211,8 +216,8 @@ void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Mo
       fmt::join(held, ", "), config.name));
 }
 
-PreparedRun prepare_run(const RunConfig& config, const RunComponents& parts, const RunOptions& options,
-                        int ranks, bool is_root) {
+PreparedRun prepare_run(const RunConfig& config, const RunComponents& components,
+                        const RunOptions& options, int ranks, bool is_root) {
   // Before any data is read.
   if (options.stop_after_epochs && !config.checkpoint.saves()) {
     refuse_setting(config, "checkpoint.every_epochs",
@@ -227,7 +232,8 @@ PreparedRun prepare_run(const RunConfig& config, const RunComponents& parts, con
     at_setting(config, "training.precision", [&] { require_precision(config.training.precision); });
   // A launcher that holds the run's lock has looked at the files already.
   const bool looks = is_root && !environment_variable(RunLock::variable);
-  PreparedRun run = make_prepared(config, parts, {.looks_at_files = looks, .loads_later = true});
+  PreparedRun run =
+      make_prepared(config, components, {.looks_at_files = looks, .loads_later = true});
   require_batch_norms_to_synchronize(config.model, *run.network);
   freeze_unused(config, run);
   require_values_to_normalize(config, *run.datasets.training, *run.network, ranks);
@@ -261,9 +267,9 @@ PreparedRun prepare_run(const RunConfig& config, const RunComponents& parts, con
   return run;
 }
 
-PreparedRun prepare_training(const RunConfig& config, const RunComponents& parts,
+PreparedRun prepare_training(const RunConfig& config, const RunComponents& components,
                              const RunOptions& options, int ranks, bool is_root) {
-  auto run = prepare_run(config, parts, options, ranks, is_root);
+  auto run = prepare_run(config, components, options, ranks, is_root);
   if (is_root && run.starts_anew()) run.folder.require_replaceable();
   // Removes locks of a run that was killed at its very end.
   if (is_root && !run.finished.empty()) (void)RunLock::of_launcher(run.folder, false);

@@ -46,23 +46,23 @@ struct PreparedRun {
 };
 
 // The program's own parts, or else what the configuration names.
-[[nodiscard]] Datasets make_datasets(const RunConfig& config, const RunComponents& parts,
+[[nodiscard]] Datasets make_datasets(const RunConfig& config, const RunComponents& components,
                                      const DataReading& reading);
-[[nodiscard]] Objective make_objective(const RunConfig& config, const RunComponents& parts);
+[[nodiscard]] Objective make_objective(const RunConfig& config, const RunComponents& components);
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config,
-                                                            const RunComponents& parts);
+                                                            const RunComponents& components);
 // Parts that other programs don't know: "network two_towers", "data", "loss".
-[[nodiscard]] std::vector<std::string> own_parts(const RunComponents& parts);
+[[nodiscard]] std::vector<std::string> own_components(const RunComponents& components);
 
 // InputError: data, model and optimizer don't fit, there are more ranks than samples, the output
 // folder can't be written, there is nothing to resume, or model or order of samples have changed.
 // `is_root`: rank 0 or the launcher, which alone looks at folder, checkpoint and files of data.
-[[nodiscard]] PreparedRun prepare_run(const RunConfig& config, const RunComponents& parts,
+[[nodiscard]] PreparedRun prepare_run(const RunConfig& config, const RunComponents& components,
                                       const RunOptions& options, int ranks, bool is_root = true);
 
 // The same for a run that is about to begin. InputError also where it would move or overwrite files
 // that kolo did not make.
-[[nodiscard]] PreparedRun prepare_training(const RunConfig& config, const RunComponents& parts,
+[[nodiscard]] PreparedRun prepare_training(const RunConfig& config, const RunComponents& components,
                                            const RunOptions& options, int ranks, bool is_root);
 
 // InputError: model.sync_batch_norm is on, but a batch norm of the network can't be replaced.

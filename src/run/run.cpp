@@ -12,19 +12,19 @@
 #include "run/run_device.h"
 #include "run/run_training.h"
 #include "run/stopping.h"
-#include "run/work_share.h"
+#include "run/work_part.h"
 
 namespace kolo {
 
 namespace {
 
-int run_configured(const std::function<RunConfig()>& configure, const RunComponents& parts,
+int run_configured(const std::function<RunConfig()>& configure, const RunComponents& components,
                    const RunOptions& options) {
   const auto environment = detect_launch_environment();
   Stopping stopping(options, environment);
   keep_freed_memory();
   RunContext context{.options = options,
-                     .observers = parts.observers,
+                     .observers = components.observers,
                      .stopping = stopping,
                      .progress = options.console == nullptr ? progress_options_from_environment()
                                                             : ProgressOptions{}};
@@ -37,8 +37,8 @@ int run_configured(const std::function<RunConfig()>& configure, const RunCompone
     const int rank = job.communicator ? job.communicator->rank() : environment.rank;
     if (rank == 0) {
       context.origin = find_run_origin();
-      context.origin.own_parts = own_parts(parts);
-      std::erase_if(context.origin.own_parts, [&](const std::string& part) {
+      context.origin.own_components = own_components(components);
+      std::erase_if(context.origin.own_components, [&](const std::string& part) {
         return part.starts_with("network ") && part != "network " + config.model.name;
       });
     }
@@ -46,7 +46,7 @@ int run_configured(const std::function<RunConfig()>& configure, const RunCompone
     return config.communication;
   };
   job.prepare = [&](const RankPreparation& as) {
-    prepared = prepare_training(config, parts, options, as.ranks, as.rank == 0);
+    prepared = prepare_training(config, components, options, as.ranks, as.rank == 0);
     auto facts = facts_of(prepared->config, prepared->datasets);
     facts.push_back({"whether it goes on from a checkpoint", options.resume ? "yes" : "no"});
     return facts;
@@ -60,12 +60,13 @@ int run_configured(const std::function<RunConfig()>& configure, const RunCompone
 
 }  // namespace
 
-int run(const RunConfig& config, const RunComponents& parts, const RunOptions& options) {
-  return run_configured([&] { return config; }, parts, options);
+int run(const RunConfig& config, const RunComponents& components, const RunOptions& options) {
+  return run_configured([&] { return config; }, components, options);
 }
 
-int run(const ConfigSource& source, const RunComponents& parts, const RunOptions& options) {
-  return run_configured([&] { return load_run_config(source, parts.models); }, parts, options);
+int run(const ConfigSource& source, const RunComponents& components, const RunOptions& options) {
+  return run_configured([&] { return load_run_config(source, components.models); }, components,
+                        options);
 }
 
 int run_main(char** argv, const std::function<int()>& body) {

@@ -12,8 +12,8 @@
 #include "base/openmp.h"
 #include "config/settle.h"
 #include "kolo/base/machine.h"
-#include "kolo/comm/device.h"
 #include "kolo/base/text.h"
+#include "kolo/comm/device.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/initialize.h"
@@ -84,7 +84,7 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
   context.setBenchmarkCuDNN(device.cudnn_benchmark && !device.deterministic);
   context.setDeterministicCuDNN(device.deterministic);
   context.setDeterministicAlgorithms(device.deterministic, /*warn_only=*/false);
-  if (device.graphs) {  // they can't be recorded on the default stream of this thread
+  if (device.graphs) {  // they can't be captured on the default stream of this thread
     const c10::impl::VirtualGuardImpl streams(taken.type());
     streams.exchangeStream(streams.getStreamFromGlobalPool(taken));
   }

@@ -118,7 +118,7 @@ fs::path next_free(const std::string& path) {
 }
 
 [[noreturn]] void refuse_path(const fs::path& folder, const fs::path& place,
-                               const std::string& reason) {
+                              const std::string& reason) {
   throw InputError(fmt::format("output folder {}: {} {}; choose another with --output DIR",
                                folder.string(), place.string(), reason));
 }
@@ -172,8 +172,7 @@ void RunFolder::require_writable() const {
         fs::exists(run / mark_name, error) ||
         (fs::exists(run / "config.yaml", error) && fs::exists(run / "history.json", error));
     if (is_run && is_own_name(outer.filename().string()))
-      refuse_path(path, run,
-                   "is another run's folder, and this would be inside of what it writes");
+      refuse_path(path, run, "is another run's folder, and this would be inside of what it writes");
   }
   while (!fs::exists(existing, error) && existing.has_relative_path()) {
     if (error && error != std::errc::not_a_directory) refuse_path(path, existing, error.message());
@@ -349,7 +348,7 @@ void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t 
                                 {"host", origin.host},
                                 {"machine", origin.machine},
                                 {"program", origin.program},
-                                {"own_parts", origin.own_parts}});
+                                {"own_parts", origin.own_components}});
   if (!class_names.empty()) document["class_names"] = class_names;
   document["sample"] = {{"input_shape", layout.input_shape},
                         {"classes", layout.classes},
@@ -374,7 +373,7 @@ RunOrigin read_run_origin(const fs::path& file) {
   try {
     if (starts.empty()) return origin;
     origin.program = starts.back().value("program", "");
-    origin.own_parts = starts.back().value("own_parts", origin.own_parts);
+    origin.own_components = starts.back().value("own_parts", origin.own_components);
     return origin;
   } catch (const Json::exception&) {
     return {};

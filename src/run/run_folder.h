@@ -88,9 +88,9 @@ struct RunOrigin {
   std::string commit;     // git's there, with "-dirty" where files differ; empty: none
   std::string version;    // kolo's
   std::string host;
-  std::string machine;                 // its processors and GPUs (describe_machine())
-  std::string program;                 // its file
-  std::vector<std::string> own_parts;  // own_parts() of it that the run uses
+  std::string machine;                      // its processors and GPUs (describe_machine())
+  std::string program;                      // its file
+  std::vector<std::string> own_components;  // own_components() of it that the run uses
 };
 
 // Variable that tells restarted ranks the command that was typed.
@@ -104,7 +104,7 @@ inline constexpr const char* command_variable = "KOLO_COMMAND";
 [[nodiscard]] RunOrigin find_run_origin();
 
 // Appends a start to run.json: {"starts": [{from_step, time, command, directory, commit, version,
-// host, machine, program, own_parts}], "class_names": [...], "sample": {...}}; without
+// host, machine, program, own_components}], "class_names": [...], "sample": {...}}; without
 // "class_names" where the data has none. Replaces a file that can't be read.
 void note_run_start(const std::filesystem::path& file, const RunOrigin& origin,
                     std::int64_t from_step, const std::vector<std::string>& class_names,

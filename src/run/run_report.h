@@ -16,13 +16,13 @@
 #include "kolo/train/observer.h"
 #include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"
-#include "run/pipeline_share.h"
+#include "run/pipeline_part.h"
 #include "run/prepared_run.h"
 #include "run/resume.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
 #include "run/run_training.h"
-#include "run/work_share.h"
+#include "run/work_part.h"
 
 namespace kolo {
 

@@ -15,12 +15,12 @@
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/trainer.h"
-#include "run/pipeline_share.h"
+#include "run/pipeline_part.h"
 #include "run/rank_job.h"
 #include "run/resume.h"
 #include "run/run_device.h"
 #include "run/run_report.h"
-#include "run/work_share.h"
+#include "run/work_part.h"
 
 namespace kolo {
 
@@ -103,8 +103,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
 
   std::optional<ModelSummary> summary;  // of rank 0
   if (is_root) summary = summarize(*run.network, run.datasets.training->layout().input_shape);
-  const auto share_text =
-      describe_sharing(config, run.datasets, *run.network, communicator.size());
+  const auto share_text = describe_sharing(config, run.datasets, *run.network, communicator.size());
   auto settings = make_trainer_options(config);
   settings.made_with = made_with_here();
   settings.stop_requested = [&stopping = context.stopping] { return stopping.is_requested(); };

@@ -17,7 +17,7 @@
 #include "run/prepared_run.h"
 #include "run/resume.h"
 #include "run/run_device.h"
-#include "run/work_share.h"
+#include "run/work_part.h"
 
 namespace kolo {
 
@@ -56,24 +56,26 @@ std::string path_for_shell(const fs::path& program) {
 
 // InputError: another program trained the run, with parts that this one lacks. Predictions need no
 // loss.
-void require_own_components(const TrainedRun& trained, const TrainedJob& job, const RunComponents& parts) {
-  const auto own = own_parts(parts);
+void require_own_components(const TrainedRun& trained, const TrainedJob& job,
+                            const RunComponents& components) {
+  const auto own = own_components(components);
   auto origin = read_run_origin(trained.run.origin());
-  std::erase_if(origin.own_parts, [&](const std::string& part) {
+  std::erase_if(origin.own_components, [&](const std::string& part) {
     return std::ranges::find(own, part) != own.end() || (part == "loss" && !job.reads_data);
   });
-  if (origin.own_parts.empty()) return;
+  if (origin.own_components.empty()) return;
   const auto program = path_for_shell(origin.program);
   throw InputError(
       fmt::format("{0}: {1} was trained by {2}, whose {3} kolo doesn't know; use {2} {0} {1}",
-                  job.command, job.path.string(), program, join(origin.own_parts, " and ")));
+                  job.command, job.path.string(), program, join(origin.own_components, " and ")));
 }
 
-RunConfig config_of(const TrainedRun& trained, const TrainedJob& job, const RunComponents& parts) {
-  require_own_components(trained, job, parts);
+RunConfig config_of(const TrainedRun& trained, const TrainedJob& job,
+                    const RunComponents& components) {
+  require_own_components(trained, job, components);
   ConfigSource source{trained.run.config(), std::nullopt, job.overrides};
   source.is_record = true;
-  return load_run_config(source, parts.models);
+  return load_run_config(source, components.models);
 }
 
 // Checks the device, which data that isn't read doesn't need.
@@ -86,7 +88,7 @@ void require_device_for(const TrainedJob& job, RunConfig config) {
 // Reads the data as in validation: whole, in order, never varied. A job that needs no data gets
 // samples of the layout that the run has recorded.
 Datasets datasets_of(const TrainedJob& job, const TrainedRun& trained, const RunConfig& config,
-                     const RunComponents& parts, const RankPreparation& as) {
+                     const RunComponents& components, const RankPreparation& as) {
   const auto layout = job.reads_data ? std::nullopt : recorded_layout(trained.run.origin());
   if (layout) {
     const auto made = std::make_shared<RandomDataset>(*layout, 1, config.seed);
@@ -94,26 +96,26 @@ Datasets datasets_of(const TrainedJob& job, const TrainedRun& trained, const Run
   }
   const DataReading reading{
       .looks_at_files = job.reads_data && as.rank == 0, .varies = false, .loads_later = true};
-  return make_datasets(config, parts, reading);
+  return make_datasets(config, components, reading);
 }
 
 TrainedModel prepare_trained(const TrainedJob& job, const TrainedRun& trained,
-                             const RunConfig& config, const RunComponents& parts,
+                             const RunConfig& config, const RunComponents& components,
                              const RankPreparation& as) {
   TrainedModel model{.config = config};
   if (as.rank == 0) model.checkpoint = find_checkpoint(trained, job.checkpoint);
   require_device_for(job, config);
-  model.datasets = datasets_of(job, trained, config, parts, as);
+  model.datasets = datasets_of(job, trained, config, components, as);
   auto& names = model.datasets.class_names;
   if (names.empty()) names = recorded_class_names(trained.run.origin());
-  model.network = make_network(config, model.datasets.training->layout(), parts.models);
-  model.objective = std::make_shared<Objective>(make_objective(config, parts));
+  model.network = make_network(config, model.datasets.training->layout(), components.models);
+  model.objective = std::make_shared<Objective>(make_objective(config, components));
   return model;
 }
 
 }  // namespace
 
-int run_trained(const TrainedJob& job, const RunComponents& parts, const RunOptions& options) {
+int run_trained(const TrainedJob& job, const RunComponents& components, const RunOptions& options) {
   const auto environment = detect_launch_environment();
   keep_freed_memory();
   TrainedRun trained;
@@ -123,12 +125,12 @@ int run_trained(const TrainedJob& job, const RunComponents& parts, const RunOpti
   of_rank.communicator = options.communicator;
   of_rank.configure = [&] {
     trained = find_trained_run(job.command, job.path);
-    config = config_of(trained, job, parts);
+    config = config_of(trained, job, components);
     set_threads(config.device, environment);
     return config.communication;
   };
   of_rank.prepare = [&](const RankPreparation& as) {
-    model = prepare_trained(job, trained, config, parts, as);
+    model = prepare_trained(job, trained, config, components, as);
     auto facts = facts_of(config, model->datasets);
     for (auto& fact : job.prepare(*model, as.rank == 0)) facts.push_back(std::move(fact));
     return facts;
@@ -142,10 +144,10 @@ int run_trained(const TrainedJob& job, const RunComponents& parts, const RunOpti
   return run_rank_job(environment, of_rank);
 }
 
-RunConfig check_trained(const TrainedJob& job, const RunComponents& parts) {
+RunConfig check_trained(const TrainedJob& job, const RunComponents& components) {
   const auto trained = find_trained_run(job.command, job.path);
-  auto config = config_of(trained, job, parts);
-  (void)job.prepare(prepare_trained(job, trained, config, parts, {}), true);
+  auto config = config_of(trained, job, components);
+  (void)job.prepare(prepare_trained(job, trained, config, components, {}), true);
   return config;
 }
 

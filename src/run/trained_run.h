@@ -64,12 +64,12 @@ struct TrainedJob {
 };
 
 // Does a rank's part of the job, with the statuses and errors of run().
-[[nodiscard]] int run_trained(const TrainedJob& job, const RunComponents& parts,
+[[nodiscard]] int run_trained(const TrainedJob& job, const RunComponents& components,
                               const RunOptions& options);
 
 // Throws the InputErrors of run_trained() before ranks are started. Returns the run's configuration
 // with the overrides.
-RunConfig check_trained(const TrainedJob& job, const RunComponents& parts);
+RunConfig check_trained(const TrainedJob& job, const RunComponents& components);
 
 // Gives all ranks the parameters and buffers of the checkpoint, which rank 0 reads, on the device
 // that is returned. Collective.

@@ -6,10 +6,10 @@
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/observe/run_log.h"
 #include "run/launch/launcher_output.h"
-#include "run/pipeline_share.h"
+#include "run/pipeline_part.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
-#include "run/work_share.h"
+#include "run/work_part.h"
 
 namespace kolo {
 

@@ -24,7 +24,7 @@ struct ConfigValue {
   bool is_quoted = false;            // a scalar that is text, whatever it looks like
   std::vector<ConfigValue> items;    // of a list
   std::vector<ConfigEntry> entries;  // of a mapping, each key once
-  std::string origin;         // "FILE:LINE", of its key if it has one; "command line"; or an option
+  std::string origin;        // "FILE:LINE", of its key if it has one; "command line"; or an option
   std::string comment = {};  // meaning of nothing, for readers of the file
   int distance = 0;          // mappings that it was merged over; nearer values win
 

@@ -21,11 +21,11 @@
 #include "kolo/train/pipelined_network.h"
 #include "kolo/train/trainer.h"
 #include "run/launch/terminal.h"
-#include "run/pipeline_share.h"
+#include "run/pipeline_part.h"
 #include "run/prepared_run.h"
 #include "run/rank_job.h"
 #include "run/run_device.h"
-#include "run/work_share.h"
+#include "run/work_part.h"
 
 namespace kolo {
 
@@ -42,9 +42,10 @@ struct PreparedBench {
 Datasets datasets_of(const BenchRequest& request, const RunConfig& config, std::int64_t batch,
                      bool is_root) {
   // Steps on one batch need no data, but samples of its shape.
-  if (request.modes == std::vector{BenchMode::synthetic} && !request.parts.datasets)
+  if (request.modes == std::vector{BenchMode::synthetic} && !request.components.datasets)
     return make_synthetic_datasets(config, batch);
-  return make_datasets(config, request.parts, {.looks_at_files = is_root, .loads_later = true});
+  return make_datasets(config, request.components,
+                       {.looks_at_files = is_root, .loads_later = true});
 }
 
 PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int ranks,
@@ -65,9 +66,9 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
   require_device(config);
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
   PreparedBench prepared{config, datasets_of(request, config, batch, is_root), nullptr,
-                         make_optimizer(config, request.parts)};
+                         make_optimizer(config, request.components)};
   prepared.network =
-      make_network(config, prepared.datasets.training->layout(), request.parts.models);
+      make_network(config, prepared.datasets.training->layout(), request.components.models);
   require_batch_norms_to_synchronize(config.model, *prepared.network);
   require_sharing(config, prepared.datasets, *prepared.network, ranks);
   require_pipeline(config, *prepared.network, ranks);
@@ -94,13 +95,14 @@ struct Training {
   std::optional<PipelineCut> cut;
 };
 
-Training make_training(const RunConfig& config, const RunComponents& parts, const Datasets& datasets,
-                       const Communicator& communicator, const WorkPart& share,
-                       std::shared_ptr<Network> network, std::unique_ptr<FlatOptimizer> optimizer,
-                       const Loaders& loaders, TrainerOptions options) {
+Training make_training(const RunConfig& config, const RunComponents& components,
+                       const Datasets& datasets, const Communicator& communicator,
+                       const WorkPart& share, std::shared_ptr<Network> network,
+                       std::unique_ptr<FlatOptimizer> optimizer, const Loaders& loaders,
+                       TrainerOptions options) {
   const auto device = start_device(config.device, communicator);
   auto made = make_rank_network({config, datasets, share, communicator, device, options},
-                                std::move(network), make_objective(config, parts));
+                                std::move(network), make_objective(config, components));
   const auto rate = make_learning_rate(config, share.replicas, loaders.training->batches());
   auto trainer =
       std::make_unique<Trainer>(communicator, made.trained, std::move(optimizer), rate,
@@ -150,15 +152,16 @@ void profile_steps(const BenchRequest& request, const RunConfig& config, const D
   const bool updates_by_bucket =
       options.clip_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
   const auto sharing = options.shared_step;
-  const auto& parts = request.parts;
-  const auto network = make_network(config, datasets.training->layout(), parts.models);
-  const auto trainer = make_training(config, parts, datasets, communicator, share, network,
-                                     make_optimizer(config, parts), loaders, std::move(options))
-                           .trainer;
+  const auto& components = request.components;
+  const auto network = make_network(config, datasets.training->layout(), components.models);
+  const auto trainer =
+      make_training(config, components, datasets, communicator, share, network,
+                    make_optimizer(config, components), loaders, std::move(options))
+          .trainer;
   auto profile = measure_profile(communicator, *trainer, *network, *loaders.training, request.plan);
   profile.name = config.model.name;
   profile.updates_by_bucket = updates_by_bucket;
-  const auto optimizer = make_optimizer(config, parts);
+  const auto optimizer = make_optimizer(config, components);
   if (trainer->device().is_cpu() &&
       is_worth_sharing(*optimizer, trainer->plan().total_bytes, sharing)) {
     // Parameters and states are read and written, gradients read.
@@ -225,8 +228,7 @@ BenchPlan forgetting_warmup(const BenchPlan& plan, std::function<void()> forget)
 
 // All ranks' trials, by rank. A replica's ranks draw the same samples, so each counts its share.
 // Collective.
-std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
-                                            const WorkPart& share,
+std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator, const WorkPart& share,
                                             const std::vector<BenchTrial>& mine) {
   std::vector<std::vector<BenchTrial>> all(static_cast<std::size_t>(communicator.size()));
   for (auto trial : mine) {
@@ -238,15 +240,15 @@ std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
 }
 
 // One mode's trials, of all ranks. `halos` counts them where ranks share samples.
-BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, const RunComponents& parts,
-                              PreparedBench& prepared, const Communicator& communicator,
-                              const WorkPart& share, HaloCounter& halos, const Loaders& loaders,
-                              Training& training) {
+BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given,
+                              const RunComponents& components, PreparedBench& prepared,
+                              const Communicator& communicator, const WorkPart& share,
+                              HaloCounter& halos, const Loaders& loaders, Training& training) {
   if (mode == BenchMode::io)
     return {mode,
             gather(communicator, share, measure_loader(communicator, *loaders.training, given))};
   if (!training.trainer)
-    training = make_training(prepared.config, parts, prepared.datasets, communicator, share,
+    training = make_training(prepared.config, components, prepared.datasets, communicator, share,
                              std::move(prepared.network), std::move(prepared.optimizer), loaders,
                              trainer_options(prepared.config));
   const auto& trainer = training.trainer;
@@ -296,8 +298,8 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   const auto& trainer = training.trainer;
   for (const BenchMode mode : request.modes) {
     begin(std::string(name_of(mode)));
-    report.measurements.push_back(measure_mode(mode, plan, request.parts, prepared, communicator,
-                                               share, *halos, loaders, training));
+    report.measurements.push_back(measure_mode(mode, plan, request.components, prepared,
+                                               communicator, share, *halos, loaders, training));
     if (mode == BenchMode::io || !training.pipelined) continue;
     const auto& shape = training.cut->shape;
     report.pipeline = {shape,
@@ -328,7 +330,7 @@ int bench_run(const BenchRequest& request, const std::function<void(const BenchR
   std::optional<PreparedBench> prepared;
   RankJob job;
   job.configure = [&] {
-    config = load_run_config(request.config, request.parts.models);
+    config = load_run_config(request.config, request.components.models);
     set_threads(config.device, environment);
     return config.communication;
   };
@@ -349,7 +351,7 @@ int bench_run(const BenchRequest& request, const std::function<void(const BenchR
 }
 
 RunConfig check_bench(const BenchRequest& request, int ranks) {
-  auto config = load_run_config(request.config, request.parts.models);
+  auto config = load_run_config(request.config, request.components.models);
   (void)prepare(request, config, ranks);
   return config;
 }

@@ -108,8 +108,8 @@ double robust_deviation(const std::vector<double>& values) {
 
 // Records steps without waiting for the device between them, as in a training.
 std::vector<StepTimes> clock_steps(const Communicator& communicator, Trainer& trainer,
-                                    const Network& network, const Batch& batch,
-                                    const BenchPlan& plan) {
+                                   const Network& network, const Batch& batch,
+                                   const BenchPlan& plan) {
   for (std::int64_t step = 0; step < plan.warmup; ++step) {
     trainer.step(batch);
     plan.step_done();

@@ -15,7 +15,7 @@
 #include "kolo/train/observe/format.h"
 #include "kolo/train/observe/history.h"
 #include "run/prepared_run.h"
-#include "run/work_share.h"
+#include "run/work_part.h"
 #include "study/study_folder.h"
 
 namespace kolo {
@@ -167,7 +167,7 @@ void check_runs(const ScaleRequest& request, const RunConfig& base, const Study&
   config.training.global_batch_size.reset();
   const auto& spatial = study.points.back().spatial;
   if (!spatial.empty()) config.parallel.spatial.assign(spatial.begin(), spatial.end());
-  (void)prepare_run(config, request.parts, {}, study.points.back().ranks);
+  (void)prepare_run(config, request.components, {}, study.points.back().ranks);
 }
 
 // Refuses other ways to share work: all ranks are one replica, whose cut the study chooses.
@@ -182,10 +182,10 @@ void require_nothing_else_shared(const RunConfig& base) {
   if (base.parallel.data > 1) refuse_value("parallel.data", base.parallel.data);
 }
 
-SharedSamples shared_samples(const RunConfig& base, const RunComponents& parts) {
+SharedSamples shared_samples(const RunConfig& base, const RunComponents& components) {
   require_nothing_else_shared(base);
-  const auto layout = make_datasets(base, parts, {.loads_later = true}).training->layout();
-  SharedSamples samples{field_layers_of(base, layout, parts.models),
+  const auto layout = make_datasets(base, components, {.loads_later = true}).training->layout();
+  SharedSamples samples{field_layers_of(base, layout, components.models),
                         {layout.input_shape.begin() + 1, layout.input_shape.end()}};
   if (samples.layers.empty()) {
     refuse_setting(base, "model.name",
@@ -214,9 +214,9 @@ struct PreparedStudy {
 PreparedStudy prepare(ScaleRequest& request) {
   require_no_launcher("kolo scale");
   if (request.program.empty()) request.program = own_program();
-  const auto base = load_run_config(request.config, request.parts.models);
+  const auto base = load_run_config(request.config, request.components.models);
   PreparedStudy prepared{to_yaml(base), StudyFolder(), {}};
-  if (request.spatial) request.shared = shared_samples(base, request.parts);
+  if (request.spatial) request.shared = shared_samples(base, request.components);
   prepared.folder.path = output_of(request, base);
   if (!submits(request)) settle_threads(request, prepared.folder);
   prepared.study = plan_study(request, base);

@@ -82,10 +82,10 @@ TrialEpochs check_trials(const SweepRequest& request, const SweepFolder& folder,
     settings.insert(settings.end(), trial.settings.begin(), trial.settings.end());
     auto source = source_of(request, settings);
     source.output_dir = (folder.path / "trials").string();
-    const auto config = load_run_config(source, request.parts.models);
+    const auto config = load_run_config(source, request.components.models);
     epochs[trial.settings] = config.training.n_epochs;
     if (!prepared.insert(preparation_of(config)).second) return;
-    const auto run = prepare_run(config, request.parts, {}, sweep.ranks);
+    const auto run = prepare_run(config, request.components, {}, sweep.ranks);
     if (run.datasets.validation->size() == 0)
       throw InputError("there is no validation data to compare trials by; see data.n_valid");
     const bool counts_correct = loss_entry(run.config.training.loss).has_classes;
@@ -166,7 +166,7 @@ PreparedSweep prepare(SweepRequest request) {
         fmt::format("--metric: \"{}\" is not known; it can be val_accuracy, val_loss", metric));
   if (request.program.empty()) request.program = own_program();
   const auto space = parse_sweep_space(request.config.overrides);
-  const auto base = load_run_config(source_of(request, space.settings), request.parts.models);
+  const auto base = load_run_config(source_of(request, space.settings), request.components.models);
   PreparedSweep prepared;
   auto& [setting, folder, configuration, sweep] = prepared;
   folder.path =

@@ -55,7 +55,7 @@ fs::path find_split(const fs::path& folder, std::initializer_list<const char*> n
 
 DataSplits find_splits(const fs::path& data) {
   DataSplits splits{find_split(data, {"train", "training"}),
-                  find_split(data, {"valid", "val", "validation", "test"})};
+                    find_split(data, {"valid", "val", "validation", "test"})};
   return splits.training.empty() ? DataSplits{data, {}} : splits;
 }
 

@@ -184,7 +184,8 @@ class Reader {
       }
       const auto length = all.end - all.begin;
       for (const auto& [rank, passes] : by_rank) {
-        idle.idle_fractions[rank] += length > 0 ? 1 - length_of_union(passes.intervals) / length : 0;
+        idle.idle_fractions[rank] +=
+            length > 0 ? 1 - length_of_union(passes.intervals) / length : 0;
         steps_of_rank[rank] += 1;
       }
     }

@@ -144,7 +144,7 @@ class WholeNetwork final : public TrainedNetwork {
   std::int64_t accumulation_;
   torch::Device device_;
   std::vector<NetworkStage> recomputed_;  // none: inner results are kept
-  bool uses_graph_;                      // false: steps go operator by operator
+  bool uses_graph_;                       // false: steps go operator by operator
   std::optional<Batch> fixed_;            // which the graph reads
   std::int64_t steps_before_ = 0;         // the recording
   std::shared_ptr<TrainingStep::Captured> captured_;

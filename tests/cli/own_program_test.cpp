@@ -37,7 +37,7 @@ class OwnProgram : public SmallRuns {
     const auto main = [&] {
       std::vector<char*> argv;
       for (auto& word : words) argv.push_back(word.data());
-      return run_main(static_cast<int>(argv.size()), argv.data(), parts);
+      return run_main(static_cast<int>(argv.size()), argv.data(), components);
     };
     return run_in_fork(main, {.environment = environment});
   }
@@ -45,7 +45,7 @@ class OwnProgram : public SmallRuns {
     return run_own(arguments(more, output));
   }
 
-  RunComponents parts = [] {
+  RunComponents components = [] {
     RunComponents own;
     own.models.add({.name = "one_layer",
                     .description = "one layer",
@@ -109,14 +109,14 @@ TEST_F(OwnProgram, IsNamedWhereAnotherLacksItsParts) {
   // A run that uses none of its parts is like any.
   ASSERT_EQ(train_own({"training.n_epochs=1"}).exit_code, 0);
   EXPECT_EQ(run_kolo({"eval", run}).exit_code, 0);
-  parts.datasets = [](const RunConfig&, const DataReading&) {
+  components.datasets = [](const RunConfig&, const DataReading&) {
     return Datasets{std::make_shared<RandomDataset>(SampleLayout{{1, 28, 28}, 10, {}}, 64, 1),
                     std::make_shared<RandomDataset>(SampleLayout{{1, 28, 28}, 10, {}}, 16, 2)};
   };
   ASSERT_EQ(train_own({"training.n_epochs=1"}).exit_code, 0);
   refused("eval", "data");
-  parts.datasets = {};
-  parts.objective = [](const RunConfig& read) { return make_objective(read); };
+  components.datasets = {};
+  components.objective = [](const RunConfig& read) { return make_objective(read); };
   ASSERT_EQ(train_own({"training.n_epochs=1"}).exit_code, 0);
   refused("eval", "loss");
   EXPECT_THAT(run_kolo({"predict", run, "none.png"}).errors, Not(HasSubstr("was trained by")));

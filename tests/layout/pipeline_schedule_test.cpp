@@ -150,8 +150,8 @@ TEST(PipelineSchedule, APlayNoticesThatAScheduleCannotEnd) {
       const auto receive = list[i];
       const auto user = receive.payload == PipelinePayload::activation ? PipelineWork::forward
                                                                        : PipelineWork::backward;
-      for (auto position = i;
-           !(list[position + 1].work == user && list[position + 1].micro_batch == receive.micro_batch);
+      for (auto position = i; !(list[position + 1].work == user &&
+                                list[position + 1].micro_batch == receive.micro_batch);
            ++position) {
         std::swap(list[position], list[position + 1]);
       }

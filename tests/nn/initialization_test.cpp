@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "nn/models/model_parts.h"
+#include "nn/models/building_blocks.h"
 
 namespace kolo::networks {
 namespace {

@@ -28,12 +28,12 @@ class TwoOfEach final : public TensorsNetwork {
 };
 
 OnlineNetwork two_of_each() {
-  OnlineComponents parts;
-  parts.network = [] { return std::make_shared<TwoOfEach>(); };
+  OnlineComponents components;
+  components.network = [] { return std::make_shared<TwoOfEach>(); };
   return OnlineNetwork(Communicator::solo(),
                        load_online_config("model: {name: own}\noptimizer: {name: sgd, lr: 0.01}\n"
                                           "training: {batch_size: 4, loss: mse}\n"),
-                       parts);
+                       components);
 }
 
 TEST(OnlineInference, TakesAndGivesSeveralTensors) {

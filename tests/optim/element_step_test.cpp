@@ -55,8 +55,7 @@ void step_each_element(const Step& step, Buffers<T>& buffers) {
   for (std::size_t i = 0; i < buffers.parameters.size(); ++i) {
     T state[3] = {buffers.state[0][i], buffers.state[1][i], buffers.state[2][i]};
     step(buffers.parameters[i], buffers.gradients[i], state);
-    for (std::size_t slot = 0; slot < Step::states; ++slot)
-      buffers.state[slot][i] = state[slot];
+    for (std::size_t slot = 0; slot < Step::states; ++slot) buffers.state[slot][i] = state[slot];
   }
 }
 

@@ -120,7 +120,8 @@ void expect_found(torch::ScalarType type, T mask) {
     EXPECT_FALSE(finds_all_bits(values, mask)) << type;
     for (const std::int64_t position : {0, 1, 7777, 10'002}) {
       const auto changed = device_copy(values, offset);
-      changed[position] = position % 2 == 0 ? std::numeric_limits<double>::infinity() : std::nan("");
+      changed[position] =
+          position % 2 == 0 ? std::numeric_limits<double>::infinity() : std::nan("");
       EXPECT_TRUE(finds_all_bits(changed, mask)) << type << ", element " << position;
     }
   }

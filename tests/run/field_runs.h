@@ -29,27 +29,27 @@ class FieldRuns : public ::testing::Test {
   // kolo's U-Net, with weights that don't come from LibTorch's generator, which ranks that are
   // threads share.
   static RunComponents ranges_of_threads() {
-    RunComponents parts;
+    RunComponents components;
     const auto made_by_one = std::make_shared<std::mutex>();
-    parts.models.add({.name = "field_net",
-                      .description = "a U-Net",
-                      .make =
-                          [made_by_one](const ModelOptions& options) {
-                            const std::lock_guard lock(*made_by_one);
-                            auto network = make_network("unet3d", options);
-                            const torch::NoGradGuard no_gradient;
-                            int seed = 1;
-                            for (auto& parameter : network->parameters()) {
-                              const auto numbers =
-                                  torch::sin(torch::arange(parameter.numel()) * (++seed * .37));
-                              parameter.copy_(numbers.view(parameter.sizes()) * .05);
-                            }
-                            return network;
-                          },
-                      .has_dropout = false,
-                      .has_batch_norm = false,
-                      .makes_fields = true});
-    return parts;
+    components.models.add({.name = "field_net",
+                           .description = "a U-Net",
+                           .make =
+                               [made_by_one](const ModelOptions& options) {
+                                 const std::lock_guard lock(*made_by_one);
+                                 auto network = make_network("unet3d", options);
+                                 const torch::NoGradGuard no_gradient;
+                                 int seed = 1;
+                                 for (auto& parameter : network->parameters()) {
+                                   const auto numbers = torch::sin(
+                                       torch::arange(parameter.numel()) * (++seed * .37));
+                                   parameter.copy_(numbers.view(parameter.sizes()) * .05);
+                                 }
+                                 return network;
+                               },
+                           .has_dropout = false,
+                           .has_batch_norm = false,
+                           .makes_fields = true});
+    return components;
   }
 
   // Trains on so many ranks. Returns the console's text. `stop`: asked on rank 0 in each step; true
@@ -59,15 +59,15 @@ class FieldRuns : public ::testing::Test {
                     const std::function<bool()>& stop = {}) const {
     std::ostringstream console;
     const ConfigSource source{config_, {}, std::move(settings), {}, folder_ / folder};
-    auto parts = ranges_of_threads();
-    parts.datasets = datasets_;
+    auto components = ranges_of_threads();
+    components.datasets = datasets_;
     run_as_threads(ranks, [&](const Communicator& communicator) {
       const auto stops = [&] { return stop && communicator.rank() == 0 && stop(); };
       const RunOptions options{.resume = resume,
                                .console = &console,
                                .communicator = communicator,
                                .stop_requested = stops};
-      EXPECT_EQ(kolo::run(source, parts, options), stop ? 75 : 0);
+      EXPECT_EQ(kolo::run(source, components, options), stop ? 75 : 0);
     });
     return console.str();
   }

@@ -6,7 +6,7 @@
 #include "kolo/run/run.h"
 #include "run/field_runs.h"
 #include "run/random_box.h"
-#include "run/work_share.h"
+#include "run/work_part.h"
 #include "support/matchers.h"
 #include "support/says.h"
 

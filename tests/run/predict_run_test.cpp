@@ -59,12 +59,12 @@ ModelDescription field_model(std::string name,
 
 class PredictRun : public ::testing::Test {
  protected:
-  [[nodiscard]] static RunComponents parts() {
-    RunComponents parts;
-    parts.models.add(field_model("loud", loud_unet));
-    parts.models.add(
+  [[nodiscard]] static RunComponents components() {
+    RunComponents components;
+    components.models.add(field_model("loud", loud_unet));
+    components.models.add(
         field_model("mean", [](const ModelOptions&) { return std::make_shared<MeanNetwork>(); }));
-    return parts;
+    return components;
   }
 
   void train(const std::string& model, const std::string& training = "") {
@@ -79,7 +79,7 @@ class PredictRun : public ::testing::Test {
     fs::remove_all(run());
     const ConfigSource source{config, {}, {}, {}, run()};
     const auto never = [] { return false; };
-    ASSERT_EQ(kolo::run(source, parts(), {.console = &console_, .stop_requested = never}), 0);
+    ASSERT_EQ(kolo::run(source, components(), {.console = &console_, .stop_requested = never}), 0);
   }
 
   [[nodiscard]] fs::path run() const { return folder_ / "run"; }
@@ -89,9 +89,9 @@ class PredictRun : public ::testing::Test {
   [[nodiscard]] torch::Tensor expected_of_box(std::int64_t edge) const {
     auto box = random_box(edge, edge);
     write_box_hdf5(box, folder_ / "box.h5");
-    const auto config = load_run_config({run() / "config.yaml"}, parts().models);
-    const auto network =
-        make_network(config, SampleLayout{{4, 16, 16, 16}, 0, {5, 16, 16, 16}}, parts().models);
+    const auto config = load_run_config({run() / "config.yaml"}, components().models);
+    const auto network = make_network(config, SampleLayout{{4, 16, 16, 16}, 0, {5, 16, 16, 16}},
+                                      components().models);
     const CheckpointStore store({run() / "checkpoints"});
     load_network(CheckpointStore::load(store.best().value().path).content, *network);
     network->eval();
@@ -124,15 +124,16 @@ class PredictRun : public ::testing::Test {
     RunPrediction result;
     run_as_threads(ranks, [&](const Communicator& communicator) {
       const auto take = [&](const RunPrediction& prediction) { result = prediction; };
-      EXPECT_EQ(
-          predict_run(request, take, parts(), {.console = &console_, .communicator = communicator}),
-          0);
+      EXPECT_EQ(predict_run(request, take, components(),
+                            {.console = &console_, .communicator = communicator}),
+                0);
     });
     return result;
   }
 
   [[nodiscard]] std::string refusal(const PredictionRequest& request) const {
-    return message_of<InputError>([&] { (void)check_prediction(completed(request), parts()); });
+    return message_of<InputError>(
+        [&] { (void)check_prediction(completed(request), components()); });
   }
 
   TemporaryFolder folder_;
@@ -291,7 +292,7 @@ class ShortNetwork final : public Network {
 TEST_F(PredictRun, LeavesNothingAfterAFailure) {
   train("name: loud, levels: 1, channels: 2");
   write_box_hdf5(random_box(8, 1), folder_ / "box.h5");
-  auto failing = parts();
+  auto failing = components();
   failing.models = ModelCatalogue();
   failing.models.add(field_model("loud", [](const ModelOptions& options) {
     return std::make_shared<ShortNetwork>(loud_unet(options));

@@ -32,10 +32,12 @@ using ::testing::Pointwise;
 
 class PredictSamples : public ::testing::Test {
  protected:
-  void train(const std::string& data, const std::string& rest, const RunComponents& parts = {}) {
+  void train(const std::string& data, const std::string& rest,
+             const RunComponents& components = {}) {
     const auto config = folder_.write(
         "config.yaml", fmt::format("data: {{{}}}\n{}\ndevice: {{intra_threads: 1}}\n", data, rest));
-    ASSERT_EQ(kolo::run(ConfigSource{config, {}, {}, {}, folder_ / "run"}, parts, options()), 0);
+    ASSERT_EQ(kolo::run(ConfigSource{config, {}, {}, {}, folder_ / "run"}, components, options()),
+              0);
   }
 
   [[nodiscard]] RunOptions options() {
@@ -50,7 +52,7 @@ class PredictSamples : public ::testing::Test {
   }
 
   PredictedSamples predict(const PredictionRequest& request, int ranks = 1,
-                           const RunComponents& parts = {}) {
+                           const RunComponents& components = {}) {
     PredictedSamples samples;
     run_as_threads(ranks, [&](const Communicator& communicator) {
       auto mine = options();
@@ -58,7 +60,7 @@ class PredictSamples : public ::testing::Test {
       const auto take = [&](const RunPrediction& prediction) {
         samples = std::get<PredictedSamples>(prediction.what);
       };
-      EXPECT_EQ(predict_run(request, take, parts, mine), 0);
+      EXPECT_EQ(predict_run(request, take, components, mine), 0);
     });
     return samples;
   }
@@ -248,17 +250,17 @@ TEST_F(PredictSamples, ShowsTheFirstOfMany) {
 
 // Data of a program's own come from arrays, whatever the configuration calls them.
 TEST_F(PredictSamples, PredictsForProgramsWithDataOfTheirOwn) {
-  RunComponents parts;
-  parts.datasets = [](const RunConfig&, const DataReading&) {
+  RunComponents components;
+  components.datasets = [](const RunConfig&, const DataReading&) {
     const auto made = std::make_shared<RandomDataset>(SampleLayout{{3}, 0, {2}}, 8, 1);
     return Datasets{made, made};
   };
   train("name: fashion_mnist",
         "model: {name: mlp, hidden: [8]}\noptimizer: {name: sgd}\n"
         "training: {batch_size: 4, n_epochs: 1, loss: mse}",
-        parts);
+        components);
   write_array("mine", {5, 3});
-  EXPECT_THAT(predict(request(folder_ / "mine.npy"), 1, parts).columns,
+  EXPECT_THAT(predict(request(folder_ / "mine.npy"), 1, components).columns,
               ElementsAre("targets[0]", "targets[1]"));
 }
 

@@ -52,17 +52,17 @@ std::vector<std::int64_t> epochs_in(const History& history) {
 class Run : public ::testing::Test {
  protected:
   // Data and network of the program.
-  [[nodiscard]] static RunComponents parts() {
-    RunComponents parts;
-    parts.models.add(
+  [[nodiscard]] static RunComponents components() {
+    RunComponents components;
+    components.models.add(
         {.name = "dense", .description = "one layer", .make = [](const ModelOptions& options) {
            return std::make_shared<Dense>(options);
          }});
-    parts.datasets = [](const RunConfig&, const DataReading&) {
+    components.datasets = [](const RunConfig&, const DataReading&) {
       return Datasets{std::make_shared<RandomDataset>(SampleLayout{{1, 8, 8}, 4, {}}, 64, 1),
                       std::make_shared<RandomDataset>(SampleLayout{{1, 8, 8}, 4, {}}, 16, 2)};
     };
-    return parts;
+    return components;
   }
 
   [[nodiscard]] ConfigSource source(const std::vector<std::string>& settings = {}) const {
@@ -97,7 +97,7 @@ class Run : public ::testing::Test {
 };
 
 TEST_F(Run, LeavesAFolderAndGoesOnThere) {
-  auto mine = parts();
+  auto mine = components();
   EpochCounter counter;
   mine.observers = {&counter};
   EXPECT_EQ(kolo::run(source(), mine, options()), 0);
@@ -117,7 +117,7 @@ TEST_F(Run, LeavesAFolderAndGoesOnThere) {
 }
 
 TEST_F(Run, ObjectiveAndOptimizerMayBeTheProgramsOwn) {
-  auto mine = parts();
+  auto mine = components();
   mine.optimizer = [](const RunConfig&) { return make_sgd({.momentum = .5}); };
   double scale = 0;
   mine.objective = [&scale](const RunConfig& config) {
@@ -138,7 +138,7 @@ TEST_F(Run, ObjectiveAndOptimizerMayBeTheProgramsOwn) {
 
 TEST_F(Run, AnInputErrorOfAProcessThatIsAloneIsPassedOn) {
   const auto unknown = message_of<InputError>(
-      [&] { (void)kolo::run(source({"model.name=dens"}), parts(), options()); });
+      [&] { (void)kolo::run(source({"model.name=dens"}), components(), options()); });
   EXPECT_TRUE(says(unknown, {"dense"}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
@@ -155,18 +155,18 @@ TEST_F(Run, DataThatNeedsAGpuIsRefusedWithoutOne) {
 }
 
 TEST_F(Run, RanksMayBeTheProgramsOwn) {
-  EXPECT_THAT(statuses_of_two(parts(), parts()), Each(0));
+  EXPECT_THAT(statuses_of_two(components(), components()), Each(0));
   EXPECT_EQ(history().n_ranks(), 2);
   EXPECT_TRUE(says(console_.str(), {"2 ranks on 1 node"}));
 }
 
 TEST_F(Run, WhatOneRankCanNotPrepareEndsAllAlike) {
-  auto without_data = parts();
+  auto without_data = components();
   without_data.datasets = [](const RunConfig&, const DataReading&) -> Datasets {
     throw InputError("no data on this node");
   };
   ::testing::internal::CaptureStderr();
-  EXPECT_THAT(statuses_of_two(parts(), without_data), Each(exit_wrong_input));
+  EXPECT_THAT(statuses_of_two(components(), without_data), Each(exit_wrong_input));
   EXPECT_TRUE(
       says(::testing::internal::GetCapturedStderr(), {"rank 1 (on ", "no data on this node"}));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
@@ -174,7 +174,7 @@ TEST_F(Run, WhatOneRankCanNotPrepareEndsAllAlike) {
 
 // Earlier versions spelt out the keys of all optimizers and models.
 TEST_F(Run, ThatAnEarlierVersionRecordedIsMeasuredAndResumed) {
-  ASSERT_EQ(kolo::run(source(), parts(), options()), 0);
+  ASSERT_EQ(kolo::run(source(), components(), options()), 0);
   const auto file = folder_ / "run" / "config.yaml";
   auto text = read_text_file(file);
   const auto add_before = [&](const std::string& line, const std::string& added) {
@@ -187,21 +187,21 @@ TEST_F(Run, ThatAnEarlierVersionRecordedIsMeasuredAndResumed) {
   write_file_atomically(file, text);
   int measured = 0;
   const auto count = [&](const RunEvaluation&) { ++measured; };
-  EXPECT_EQ(evaluate_run({.path = folder_ / "run"}, count, parts(), options()), 0);
+  EXPECT_EQ(evaluate_run({.path = folder_ / "run"}, count, components(), options()), 0);
   EXPECT_EQ(measured, 1);
   auto longer = options();
   longer.resume = "newest";
-  EXPECT_EQ(kolo::run(source({"training.n_epochs=3"}), parts(), longer), 0);
+  EXPECT_EQ(kolo::run(source({"training.n_epochs=3"}), components(), longer), 0);
   EXPECT_TRUE(says(console_.str(), {"other settings than so far: training.n_epochs is 3"}));
   // A user's file may not have such keys.
   EXPECT_TRUE(says(message_of<InputError>([&] {
-                     (void)kolo::run(source({"optimizer.momentum=0.5"}), parts(), options());
+                     (void)kolo::run(source({"optimizer.momentum=0.5"}), components(), options());
                    }),
                    {"optimizer.momentum: is of sgd, rmsprop, lars, schedule_free_sgd; adam has"}));
 }
 
 TEST_F(Run, IsMeasuredByItsBestCheckpointOnSamplesThatDoNotVary) {
-  auto mine = parts();
+  auto mine = components();
   std::vector<bool> varied;
   mine.datasets = [&, usual = mine.datasets](const RunConfig& config, const DataReading& reading) {
     varied.push_back(reading.varies);

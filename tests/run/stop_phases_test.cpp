@@ -81,15 +81,15 @@ class StopPhases : public ::testing::Test {
 
   // Returns the status, alike on all ranks.
   int run(const std::string& output, int ranks, RunOptions options, Observer* observer = nullptr) {
-    RunComponents parts;
-    if (observer != nullptr) parts.observers = {observer};
+    RunComponents components;
+    if (observer != nullptr) components.observers = {observer};
     options.console = &console_;
-    if (ranks == 1) return kolo::run(source(output), parts, options);
+    if (ranks == 1) return kolo::run(source(output), components, options);
     std::atomic<int> all = 0, status = 0;
     run_as_threads(ranks, [&](const Communicator& communicator) {
       auto mine = options;
       mine.communicator = communicator;
-      const int of_rank = kolo::run(source(output), parts, mine);
+      const int of_rank = kolo::run(source(output), components, mine);
       all += of_rank;
       if (communicator.rank() == 0) status = of_rank;
     });
@@ -189,13 +189,13 @@ TEST_F(StopPhases, WhatIsDoneIsDone) {
 
 // A process that has nothing to save yet ends wherever it is.
 TEST_F(StopPhases, WhilePreparingTheProcessEndsAtOnce) {
-  RunComponents parts;
-  parts.datasets = [](const RunConfig&, const DataReading&) -> Datasets {
+  RunComponents components;
+  components.datasets = [](const RunConfig&, const DataReading&) -> Datasets {
     std::raise(SIGTERM);
     while (true) ::pause();
   };
-  const auto result =
-      run_in_fork([&] { return run_main([&] { return kolo::run(source("run"), parts, {}); }); });
+  const auto result = run_in_fork(
+      [&] { return run_main([&] { return kolo::run(source("run"), components, {}); }); });
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.exit_code, exit_stopped);
   EXPECT_TRUE(says(result.errors, {"kolo: stopped by SIGTERM before the training began"}));

@@ -143,8 +143,8 @@ TEST(TrialPlaces, MoreThanTheMachineHasMustBeWanted) {
   EXPECT_THAT([] { (void)trial_sites(machine_of(2), cores_of(2, 1), {.ranks = 1, .at_once = 3}); },
               ThrowsMessage<InputError>(
                   AllOf(HasSubstr("--trials-at-once 3"), HasSubstr("2 trials of 1 rank at once"))));
-  const auto shared = trial_sites(machine_of(2), cores_of(2, 1),
-                                   {.ranks = 1, .at_once = 3, .oversubscribe = true});
+  const auto shared =
+      trial_sites(machine_of(2), cores_of(2, 1), {.ranks = 1, .at_once = 3, .oversubscribe = true});
   ASSERT_EQ(shared.size(), 3U);
   EXPECT_THAT(shared[0].cpus, IsEmpty());
 }

@@ -19,8 +19,7 @@ inline std::string cifar10_row(int label, int image) {
 // Images first to first + count, labels image % 10.
 inline std::string cifar10_batch(int first, int count) {
   std::string bytes;
-  for (int image = first; image < first + count; ++image)
-    bytes += cifar10_row(image % 10, image);
+  for (int image = first; image < first + count; ++image) bytes += cifar10_row(image % 10, image);
   return bytes;
 }
 

@@ -8,6 +8,6 @@ namespace kolo {
 //   PROGRAM train CONFIG | eval RUN | predict RUN INPUT | bench CONFIG | scale CONFIG |
 //           sweep CONFIG | report RUN...
 // with the options of kolo's (PROGRAM help COMMAND). Starts ranks of this program with -n.
-[[nodiscard]] int run_main(int argc, char** argv, const RunComponents& parts);
+[[nodiscard]] int run_main(int argc, char** argv, const RunComponents& components);
 
 }  // namespace kolo

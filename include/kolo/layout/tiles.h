@@ -68,6 +68,6 @@ struct Tile {
 // Numbers of each rank's tiles, ascending: the largest go first, to the rank that has least to
 // read. A pure function, so that ranks need not communicate.
 [[nodiscard]] std::vector<std::vector<std::size_t>> deal_tiles(std::span<const Tile> tiles,
-                                                                int ranks);
+                                                               int ranks);
 
 }  // namespace kolo

@@ -63,7 +63,8 @@ class OnlineNetwork {
   // Makes the network on all ranks of a communicator: a session's (kolo/comm/session.h), or the
   // job's. InputError if their configurations differ. Holds a handle of the communicator, so
   // finalize a session after its networks are gone. Collective.
-  OnlineNetwork(const Communicator& ranks, const OnlineConfig& config, OnlineComponents parts = {});
+  OnlineNetwork(const Communicator& ranks, const OnlineConfig& config,
+                OnlineComponents components = {});
   OnlineNetwork(OnlineNetwork&&) noexcept;
   OnlineNetwork& operator=(OnlineNetwork&&) noexcept;
   // Ends background training after the current step. Local.

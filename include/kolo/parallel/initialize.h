@@ -10,14 +10,14 @@ namespace c10 {
 struct Device;
 }
 
-// The first two of the eight steps from a training loop to a parallel one; docs/library/training-loops.md has all
-// of them.
+// The first two of the eight steps from a training loop to a parallel one;
+// docs/library/training-loops.md has all of them.
 namespace kolo {
 
 // Step 1: all ranks of the job, with what the environment asks for (the watch, checked calls, a
-// timeline: docs/library/training-loops.md): those that kolo has started as processes of this machine, or MPI's.
-// A program that nobody started as one of several is one rank. Collective; call it once, at the
-// beginning of main(). Errors as process_communicator() and mpi_communicator().
+// timeline: docs/library/training-loops.md): those that kolo has started as processes of this
+// machine, or MPI's. A program that nobody started as one of several is one rank. Collective; call
+// it once, at the beginning of main(). Errors as process_communicator() and mpi_communicator().
 [[nodiscard]] Communicator initialize(const MpiOptions& options = {});
 
 // Step 2: the device that this rank computes on, and this process set up for it.

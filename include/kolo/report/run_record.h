@@ -29,7 +29,7 @@ struct CurvePoint {
 // exposed_communication_seconds.
 struct Curve {
   std::string quantity;
-  std::string split;                // training | validation; empty if there is only one
+  std::string split;               // training | validation; empty if there is only one
   bool by_step = false;            // a value every few steps, or one an epoch
   std::vector<CurvePoint> points;  // in order
 };

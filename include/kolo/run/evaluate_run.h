@@ -73,10 +73,11 @@ struct RunEvaluation {
 // `parts`: those of the run.
 [[nodiscard]] int evaluate_run(const EvaluationRequest& request,
                                const std::function<void(const RunEvaluation&)>& report,
-                               const RunComponents& parts = {}, const RunOptions& options = {});
+                               const RunComponents& components = {},
+                               const RunOptions& options = {});
 
 // Throws the InputErrors of evaluate_run() before ranks are started. Returns the run's
 // configuration with the overrides.
-RunConfig check_evaluation(const EvaluationRequest& request, const RunComponents& parts = {});
+RunConfig check_evaluation(const EvaluationRequest& request, const RunComponents& components = {});
 
 }  // namespace kolo

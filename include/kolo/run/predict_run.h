@@ -76,10 +76,10 @@ struct RunPrediction {
 // of another kind, exists, can't be written, or is the input.
 [[nodiscard]] int predict_run(const PredictionRequest& request,
                               const std::function<void(const RunPrediction&)>& report,
-                              const RunComponents& parts = {}, const RunOptions& options = {});
+                              const RunComponents& components = {}, const RunOptions& options = {});
 
 // Throws the InputErrors of predict_run() before ranks are started. Returns the run's configuration
 // with the overrides.
-RunConfig check_prediction(const PredictionRequest& request, const RunComponents& parts = {});
+RunConfig check_prediction(const PredictionRequest& request, const RunComponents& components = {});
 
 }  // namespace kolo

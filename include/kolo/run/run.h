@@ -63,10 +63,10 @@ struct RunOptions {
 // request after a checkpoint. A failure before the training ends all ranks with the same status, 2
 // for an InputError and 1 for others, and rank 0 says it on stderr; a later one ends the job. A
 // rank that is alone throws instead.
-[[nodiscard]] int run(const RunConfig& config, const RunComponents& parts = {},
+[[nodiscard]] int run(const RunConfig& config, const RunComponents& components = {},
                       const RunOptions& options = {});
 // The same of a configuration that is read first.
-[[nodiscard]] int run(const ConfigSource& source, const RunComponents& parts = {},
+[[nodiscard]] int run(const ConfigSource& source, const RunComponents& components = {},
                       const RunOptions& options = {});
 
 // Body of main(): calls `body` and returns its status, or after an exception, which stderr shows, 2

@@ -66,7 +66,7 @@ struct BenchSetup {
 struct BenchPipeline {
   PipelineShape shape;
   std::vector<double> idle_fractions;  // by rank, as measured; with devices by the host's clock
-  double ideal = 0;                 // with equal parts (ideal_idle_fraction())
+  double ideal = 0;                    // with equal parts (ideal_idle_fraction())
 };
 
 // A layer with parameters, in a training step of one rank: medians, and the least that its products
@@ -150,7 +150,7 @@ struct BenchPlan {
 // A configuration to measure.
 struct BenchRequest {
   ConfigSource config;
-  RunComponents parts = {};  // of the program
+  RunComponents components = {};  // of the program
   std::vector<BenchMode> modes = {BenchMode::io, BenchMode::synthetic, BenchMode::full};
   BenchPlan plan;  // without step_done
   // Also the parts of a step without communication, on CPUs each layer, and, of several ranks,

@@ -43,7 +43,7 @@ struct ScaleRequest {
   SchedulerOptions scheduler;
   std::filesystem::path program = {};  // kolo, which does the runs; empty: this program is it
   std::string program_name = "kolo";   // as users type it
-  RunComponents parts = {};                 // of the program
+  RunComponents components = {};       // of the program
   // Gets lines about the progress, for people.
   std::function<void(const std::string&)> say = [](const std::string&) {};
 

@@ -71,8 +71,8 @@ struct SiteOptions {
 // hosts of a PBS job hosts of their own; in a Slurm job srun gives each step its own. InputError:
 // more trials at once than that has cores, hosts or GPUs for, unless oversubscribe.
 [[nodiscard]] std::vector<TrialSite> trial_sites(const MachineFacts& machine,
-                                                   const std::vector<std::vector<int>>& cores,
-                                                   const SiteOptions& options);
+                                                 const std::vector<std::vector<int>>& cores,
+                                                 const SiteOptions& options);
 
 struct SweepRequest {
   // Its overrides are the words of the space.
@@ -84,7 +84,7 @@ struct SweepRequest {
   std::filesystem::path output;  // the sweep's folder; empty: output_dir with -sweep
   std::filesystem::path program = {};  // kolo, which does the trials; empty: this program is it
   std::string program_name = "kolo";   // as users type it
-  RunComponents parts = {};                 // of the program
+  RunComponents components = {};       // of the program
   // Gets lines about the progress, for people.
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };

@@ -14,7 +14,7 @@ namespace kolo {
 // of its last one.
 struct PipelineIdle {
   std::size_t steps = 0;
-  PipelineShape shape;                // without the schedule, which spans don't tell
+  PipelineShape shape;                   // without the schedule, which spans don't tell
   std::map<int, double> idle_fractions;  // by rank: mean share in which it computes nothing
   // ideal_idle_fraction(); none where ranks are missing.
   std::optional<double> ideal;

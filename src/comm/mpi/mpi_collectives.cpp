@@ -152,7 +152,7 @@ void MpiCollectives::reduce_by_owners(const ConstBuffer& input, const Buffer& ou
       counts.push_back(std::clamp(count - owner * part, std::int64_t{0}, part));
     const auto part_for = [&](int owner) {
       return range_of(source, begin + std::min(count, owner * part),
-                     counts[static_cast<std::size_t>(owner)]);
+                      counts[static_cast<std::size_t>(owner)]);
     };
     const Buffer chunk = range_of(output, begin, count);
     const Buffer mine =

@@ -86,7 +86,7 @@ std::vector<std::int64_t> make_hdf5(const fs::path& file, std::span<const FloatA
 // Makes an HDF5 file aside and returns the places of its fields, whose numbers are then written
 // without the library.
 std::vector<HydroTarget> begin_hdf5(const fs::path& file, std::span<const BoxField> fields,
-                                   std::int64_t size, const WriteAttributes& write_attributes) {
+                                    std::int64_t size, const WriteAttributes& write_attributes) {
   const auto aside = unfinished_file(file);
   std::vector<FloatArray> arrays;
   for (const auto field : fields)

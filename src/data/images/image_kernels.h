@@ -29,7 +29,7 @@ struct AxisSource {
 };
 
 KOLO_PIXEL_STEP AxisSource axis_source(std::int32_t place, std::int32_t size, double zoom,
-                                     double shift, bool flip) {
+                                       double shift, bool flip) {
   const double last = static_cast<double>(size) - 1;
   const double middle = last / 2;
   const double from = flip ? last - place : static_cast<double>(place);
@@ -41,7 +41,8 @@ KOLO_PIXEL_STEP AxisSource axis_source(std::int32_t place, std::int32_t size, do
 
 // Value of a moved image's pixel before preprocessing. `load(y, x)` is the source's.
 template <typename Load>
-KOLO_PIXEL_STEP float moved_pixel(const Load& load, const AxisSource& row, const AxisSource& column) {
+KOLO_PIXEL_STEP float moved_pixel(const Load& load, const AxisSource& row,
+                                  const AxisSource& column) {
   const float upper =
       between(load(row.first, column.first), load(row.first, column.second), column.fraction);
   const float lower =
@@ -49,8 +50,8 @@ KOLO_PIXEL_STEP float moved_pixel(const Load& load, const AxisSource& row, const
   return between(upper, lower, row.fraction);
 }
 
-// Loops of resizing, compiled for each vector unit. Pixels have four values: red, green, blue and one
-// without meaning.
+// Loops of resizing, compiled for each vector unit. Pixels have four values: red, green, blue and
+// one without meaning.
 
 // sums[i] = the sum over k < taps of weights[k] rows[k][i], for `size` values; taps at least 1.
 void mix_byte_rows(const std::uint8_t* const* rows, const float* weights, std::size_t taps,

@@ -48,7 +48,7 @@ struct AxisMap {
     fractions.resize(size);
     for (std::size_t i = 0; i < size; ++i) {
       const auto place = images::axis_source(static_cast<std::int32_t>(i),
-                                            static_cast<std::int32_t>(size), zoom, shift, flip);
+                                             static_cast<std::int32_t>(size), zoom, shift, flip);
       first[i] = place.first;
       second[i] = place.second;
       fractions[i] = place.fraction;

@@ -12,7 +12,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/enum_names.h"
 #include "kolo/base/error.h"
-#include "nn/models/model_parts.h"
+#include "nn/models/building_blocks.h"
 
 // Linear layers with an activation between them, over all values of a sample: the input [N, ...] is
 // flattened, the output is [N, classes] or [N, output_shape...]. Weights and biases begin as

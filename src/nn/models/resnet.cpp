@@ -11,7 +11,7 @@
 #include <torch/nn/modules/pooling.h>
 
 #include "kolo/base/checked.h"
-#include "nn/models/model_parts.h"
+#include "nn/models/building_blocks.h"
 
 // Residual networks (He et al., arXiv:1512.03385): a stem, four stages of residual blocks, the mean
 // over the image, one dense layer. Convolutions start from he_normal, the dense layer from

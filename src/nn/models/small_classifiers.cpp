@@ -6,7 +6,7 @@
 
 #include "kernels/fused.h"
 #include "kolo/kernels/convolution.h"
-#include "nn/models/model_parts.h"
+#include "nn/models/building_blocks.h"
 
 namespace kolo::networks {
 

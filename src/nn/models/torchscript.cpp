@@ -16,7 +16,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/nn/models.h"
-#include "nn/models/model_parts.h"
+#include "nn/models/building_blocks.h"
 #include "nn/script.h"
 
 namespace kolo {

@@ -11,7 +11,7 @@
 #include "kernels/convolution_kernel.h"
 #include "kolo/base/error.h"
 #include "kolo/kernels/convolution.h"
-#include "nn/models/model_parts.h"
+#include "nn/models/building_blocks.h"
 
 namespace kolo::networks {
 

@@ -10,7 +10,8 @@ namespace {
 [[noreturn]] void fail() {
   throw Error(
       "optim: a step on a CUDA device was asked for, but kolo was built without CUDA; build it "
-      "with -D KOLO_CUDA=ON, nvcc and a LibTorch with CUDA, or keep the buffers in the host's memory");
+      "with -D KOLO_CUDA=ON, nvcc and a LibTorch with CUDA, or keep the buffers in the host's "
+      "memory");
 }
 
 }  // namespace

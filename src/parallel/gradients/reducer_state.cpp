@@ -209,8 +209,8 @@ void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
   if (arrival == Arrival::absent) {
     add_problem(fmt::format("parameter {} got a gradient, but {}", name(parameter),
                             is_graph_known_ ? "none in the first step; without static_graph the "
-                                           "parameters used may change"
-                                         : "was frozen when the step began"));
+                                              "parameters used may change"
+                                            : "was frozen when the step began"));
     return;
   }
   if (quiet_ > 0) {

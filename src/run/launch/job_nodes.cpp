@@ -82,7 +82,7 @@ std::vector<Host> JobNodes::left() const {
 }
 
 NextRanks JobNodes::next_ranks(int wanted, int least,
-                            const std::function<bool(int ranks)>& accepts) const {
+                               const std::function<bool(int ranks)>& accepts) const {
   const auto hosts = left();
   if (hosts.size() == hosts_.size()) return {wanted, {}};
   const int most = std::min(wanted, total_slots(hosts));

@@ -37,7 +37,7 @@ class JobNodes {
   // Places `wanted` ranks on the nodes that are left, else as many as fit and are accepted, but at
   // least `least`; 0 ranks: that is impossible.
   [[nodiscard]] NextRanks next_ranks(int wanted, int least,
-                                  const std::function<bool(int ranks)>& accepts) const;
+                                     const std::function<bool(int ranks)>& accepts) const;
   [[nodiscard]] std::vector<Host> left() const;
 
   // Describes them: "n2 (does not answer), n3 (has failed twice)"; empty: none is left out.

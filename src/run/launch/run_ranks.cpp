@@ -147,7 +147,7 @@ class Job {
   [[nodiscard]] NextRanks ranks_of_next() const {
     if (!nodes_.are_several()) return {request_.ranks, {}};
     return nodes_.next_ranks(request_.ranks, least_ranks(),
-                         [&](int ranks) { return !policy_.accepts || policy_.accepts(ranks); });
+                             [&](int ranks) { return !policy_.accepts || policy_.accepts(ranks); });
   }
 
   // Text "3 ranks instead of 4 on n1:2,n3:1, without n2 (does not answer)".
@@ -155,8 +155,8 @@ class Job {
     auto text = counted(next_ranks.ranks, "rank");
     if (next_ranks.ranks != request_.ranks) text += fmt::format(" instead of {}", request_.ranks);
     if (!next_ranks.hosts.empty())
-      text +=
-          fmt::format(" on {}, without {}", to_string(next_ranks.hosts), nodes_.describe_left_out());
+      text += fmt::format(" on {}, without {}", to_string(next_ranks.hosts),
+                          nodes_.describe_left_out());
     return text;
   }
 

@@ -100,7 +100,7 @@ void parse_offsets(const SafetensorsLocation& location, const Json& value, std::
     fail_safetensors(location, fmt::format("[{}, {}] runs backwards", entry.begin, entry.end));
   if (entry.end > data_size)
     fail_safetensors(location, fmt::format("[{}, {}] ends after the file's {} bytes of data",
-                                        entry.begin, entry.end, data_size));
+                                           entry.begin, entry.end, data_size));
 }
 
 SafetensorsEntry parse_entry(const std::filesystem::path& path, const std::string& name,
@@ -152,7 +152,7 @@ std::string_view name_of_dtype(const SafetensorsLocation& location, c10::ScalarT
   for (const auto& candidate : dtype_names)
     if (candidate.dtype == dtype) return candidate.name;
   fail_safetensors(location, fmt::format("is {}, which the format can't hold (accepted: {})",
-                                      c10::toString(dtype), dtype_list));
+                                         c10::toString(dtype), dtype_list));
 }
 
 }  // namespace

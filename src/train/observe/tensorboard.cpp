@@ -158,7 +158,7 @@ std::vector<fs::path> event_files(const fs::path& folder) {
 
 // Records of a file that are kept; none where all of them are.
 std::optional<std::string> kept_events(const fs::path& file, std::int64_t step,
-                                        const std::function<bool(std::string_view)>& is_undone) {
+                                       const std::function<bool(std::string_view)>& is_undone) {
   const auto is_dropped = [&](const observe::tensorboard::Event& event) {
     if (event.step() != step) return event.step() > step && event.has_summary();
     const auto& values = event.summary().value();

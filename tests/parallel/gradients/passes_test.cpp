@@ -189,7 +189,8 @@ RANK_TEST(Passes, GradientsChangedWhileTheyAreAveragedAreAnError) {
 RANK_TEST(Passes, AParameterHasOneReducerAtATime) {
   for (const auto& limits : {one_each, BucketLimits{}}) {
     SmallNetwork network;
-    TrainedModules with_a_shared_module({network.second.ptr()}, {torch::ones({2}).requires_grad_()});
+    TrainedModules with_a_shared_module({network.second.ptr()},
+                                        {torch::ones({2}).requires_grad_()});
     {
       GradientReducer first(communicator, network, {.buckets = limits});
       EXPECT_TRUE(says(

@@ -39,7 +39,7 @@ struct Replica {
 
   // On this rank's part of a step's samples.
   TrainingStep::Outcome make_part(const Communicator& communicator, std::int64_t number,
-                                   double factor = 1) {
+                                  double factor = 1) {
     const auto begin = (number * communicator.size() + communicator.rank()) * batch_size;
     return make(begin, batch_size, number, factor);
   }

@@ -306,7 +306,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
   const int device = fake_cuda::current_device();
   const char* host = std::getenv("NCCL_HOSTID");
   const auto host_and_device = std::string(host == nullptr ? "host" : host) + "/" +
-                           std::to_string(Machine::instance().place(device));
+                               std::to_string(Machine::instance().place(device));
   auto meeting = std::make_shared<Meeting>(id.internal, rank, size, host_and_device);
   if (const int other = meeting->rank_on_same_device(); other >= 0) {
     last_error =

@@ -84,7 +84,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
 }
 
 at::Tensor& set_to_range_of(at::Tensor& tensor, c10::Storage storage, std::int64_t offset,
-                           at::IntArrayRef sizes, at::IntArrayRef strides) {
+                            at::IntArrayRef sizes, at::IntArrayRef strides) {
   const auto type_bytes = tensor.dtype().itemsize();
   auto* const changed = tensor.unsafeGetTensorImpl();
   const bool contiguous = strides.empty();

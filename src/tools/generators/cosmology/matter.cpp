@@ -208,7 +208,7 @@ constexpr double adiabatic_index = 1.45;    // T ~ density^(index - 1)
 constexpr double cooling_density = 30;      // above which gas no longer gets warmer
 constexpr double least_density = 1e-4;
 constexpr double dispersion_fraction = .25;  // of the random motions' energy that heats
-constexpr double shock_length = 2.5;     // cells that a shock is spread over
+constexpr double shock_length = 2.5;         // cells that a shock is spread over
 
 constexpr double boltzmann = 1.380649e-23;      // J/K
 constexpr double proton_mass = 1.67262192e-27;  // kg
@@ -270,7 +270,8 @@ Gas make_gas(const Mesh& mesh, const Universe& universe, Moments&& moments) {
       const double dispersion = std::max(0., temperature / gas.density[i] - square_speed) / 3;
       const double shock = length * std::max(0., -expansion[i]);
       temperature = quiet_temperature(gas.density[i]);
-      temperature += shock_heat * shock * shock + dispersion_fraction * dispersion_heat * dispersion;
+      temperature +=
+          shock_heat * shock * shock + dispersion_fraction * dispersion_heat * dispersion;
     }
   });
   return gas;

@@ -1,4 +1,4 @@
-#include "run/pipeline_share.h"
+#include "run/pipeline_part.h"
 
 #include <algorithm>
 #include <numeric>

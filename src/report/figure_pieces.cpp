@@ -1,4 +1,4 @@
-#include "report/figure_parts.h"
+#include "report/figure_pieces.h"
 
 #include <algorithm>
 #include <cmath>

@@ -23,14 +23,14 @@ struct WorkPart {
   int replicas_here = 1;           // of this rank: several where ranks are virtual
 
   [[nodiscard]] bool shares_samples() const { return mesh && mesh->spatial().size() > 1; }
-  // See run/pipeline_share.h.
+  // See run/pipeline_part.h.
   [[nodiscard]] bool has_pipeline() const { return mesh && mesh->length(MeshAxis::pipe) > 1; }
 };
 
 // InputError where so many ranks can't share samples or network: it says what would fit. Doesn't
 // communicate.
 void require_sharing(const RunConfig& config, const Datasets& datasets, const Network& network,
-                        int ranks);
+                     int ranks);
 
 // Layers of the configured network, by which samples are cut; empty where it makes no fields.
 [[nodiscard]] std::vector<FieldLayer> field_layers_of(const RunConfig& config,
@@ -47,7 +47,7 @@ struct SharingText {
   std::vector<std::string> lines, warnings;
 };
 [[nodiscard]] SharingText describe_sharing(const RunConfig& config, const Datasets& datasets,
-                                                const Network& network, int ranks);
+                                           const Network& network, int ranks);
 
 // Collective.
 [[nodiscard]] WorkPart part_of_work(const RunConfig& config, const Communicator& communicator);

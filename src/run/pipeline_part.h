@@ -8,7 +8,7 @@
 
 #include "kolo/config/derived_settings.h"
 #include "kolo/layout/stage_cut.h"
-#include "run/work_share.h"
+#include "run/work_part.h"
 
 namespace c10 {
 struct Device;

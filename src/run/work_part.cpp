@@ -1,4 +1,4 @@
-#include "run/work_share.h"
+#include "run/work_part.h"
 
 #include <cstdint>
 #include <span>
@@ -79,7 +79,7 @@ std::string describe_whole(const SpatialNetworkPlan& plan, const Network& networ
 }  // namespace
 
 void require_sharing(const RunConfig& config, const Datasets& datasets, const Network& network,
-                        int ranks) {
+                     int ranks) {
   (void)mesh_of(config, ranks);
   (void)sample_cut_of(config, datasets, network);
 }
@@ -96,7 +96,7 @@ std::optional<SpatialNetworkPlan> sample_cut_of(const RunConfig& config, const D
 }
 
 SharingText describe_sharing(const RunConfig& config, const Datasets& datasets,
-                                  const Network& network, int ranks) {
+                             const Network& network, int ranks) {
   SharingText text;
   const auto cut = sample_cut_of(config, datasets, network);
   if (!cut) return text;

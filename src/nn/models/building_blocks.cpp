@@ -1,4 +1,4 @@
-#include "nn/models/model_parts.h"
+#include "nn/models/building_blocks.h"
 
 #include <algorithm>
 #include <cmath>
