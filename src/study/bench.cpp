@@ -303,7 +303,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
     if (mode == BenchMode::io || !training.pipelined) continue;
     const auto& shape = training.cut->shape;
     report.pipeline = {shape,
-                       gather_values(communicator, training.pipelined->take_idle_time().share()),
+                       gather_values(communicator, training.pipelined->take_idle_time().fraction()),
                        ideal_idle_fraction(shape)};
   }
   report.peak_bytes = gather_values(communicator, narrow<std::int64_t>(peak_resident_bytes()));
