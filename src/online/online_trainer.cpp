@@ -165,10 +165,11 @@ void OnlineTrainer::restore(const std::optional<Checkpoint>& of_first) {
   if (of_first) copy_tensors(of_first->model, module_tensors(*network_));
   const auto state =
       nlohmann::json::parse(broadcast_bytes(ranks_, of_first ? of_first->state.dump() : ""));
-  step_.arena()->broadcast_parameters(ranks_);
-  broadcast_outside_arena(ranks_, *network_);
+  const auto replicas = step_.replicas();
+  step_.arena()->broadcast_parameters(replicas);
+  broadcast_outside_arena(replicas, *network_);
   step_.optimizer().scatter_state(
-      ranks_, state.at("skipped_steps").get<std::vector<std::int64_t>>(),
+      replicas, state.at("skipped_steps").get<std::vector<std::int64_t>>(),
       [&](const std::vector<NamedTensor>& whole) { copy_tensors(of_first->optimizer, whole); });
   progress_.all_steps = state.at("steps").get<std::int64_t>();
   progress_.skipped = state.at("skipped").get<std::int64_t>();

@@ -291,7 +291,7 @@ std::optional<MetricSums> Trainer::evaluate(Loader& loader,
                                             const std::function<bool()>& stop_requested) {
   const auto span = options_.timeline.span("validation");
   auto& module = *network_->module();
-  broadcast_outside_arena(network_->replicas(), module);
+  broadcast_outside_arena(step_.replicas(), module);
   const auto progress = [&](std::int64_t done, std::int64_t batches) {
     notify([&](Observer& observer) { observer.on_validation(done, batches); });
   };

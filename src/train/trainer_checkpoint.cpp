@@ -349,7 +349,7 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
     std::vector<std::int64_t> left_out;
     for (const auto& parameter : step_.arena()->plan().parameters)
       left_out.push_back(counts.value(parameter.name, std::int64_t{0}));
-    const auto& replicas = network_->replicas();
+    const auto replicas = step_.replicas();
     step_.optimizer().scatter_state(replicas, left_out, [&](const std::vector<NamedTensor>& whole) {
       hand_out(saved.optimizer, whole);
     });

@@ -114,6 +114,11 @@ class TrainingStep {
   }
 
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const { return arena_; }
+  // Ranks that train the same parameters, with their own order of collectives. What they exchange
+  // from devices goes through it, as NCCL takes GPU memory for each communicator.
+  [[nodiscard]] Communicator replicas() const {
+    return arena_->gradient_communicator(communicator_);
+  }
   [[nodiscard]] BucketOptimizer& optimizer() { return *optimizer_; }
   [[nodiscard]] const BucketOptimizer& optimizer() const { return *optimizer_; }
   // To use the network between two steps: see BucketOptimizer. Collective.

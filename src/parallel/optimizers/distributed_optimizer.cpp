@@ -166,8 +166,9 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& communicator,
       options_(options),
       reducer_(communicator, modules.module(), options.reducer) {
   if (!options.broadcast_parameters || !options.reducer.communicate) return;
-  reducer_.arena()->broadcast_parameters(communicator);
-  broadcast_outside_arena(communicator, modules.module());
+  const auto ranks = reducer_.arena()->gradient_communicator(communicator);
+  reducer_.arena()->broadcast_parameters(ranks);
+  broadcast_outside_arena(ranks, modules.module());
 }
 
 DistributedOptimizer::~DistributedOptimizer() = default;

@@ -56,8 +56,9 @@ ShardedOptimizer::ShardedOptimizer(const Communicator& communicator, const Train
                               .rebuild_buckets = false,
                               .hook = optimizer_.gradient_hook()}) {
   if (!options.broadcast_parameters) return;
-  arena_->broadcast_parameters(communicator);
-  broadcast_outside_arena(communicator, modules.module());
+  const auto ranks = arena_->gradient_communicator(communicator);
+  arena_->broadcast_parameters(ranks);
+  broadcast_outside_arena(ranks, modules.module());
 }
 
 void ShardedOptimizer::finish() {

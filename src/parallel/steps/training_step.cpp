@@ -131,8 +131,8 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
       finite_check_(deciding(), arena_, /*most_skipped_in_a_row=*/20) {
   settings_.timeline.show_device(arena_->device());
   if (settings_.loss_scale) scaler_.emplace(*settings_.loss_scale, arena_->device());
-  arena_->broadcast_parameters(communicator_);
-  broadcast_outside_arena(communicator_, *network_);
+  arena_->broadcast_parameters(replicas());
+  broadcast_outside_arena(replicas(), *network_);
 }
 
 TrainingStep::~TrainingStep() = default;

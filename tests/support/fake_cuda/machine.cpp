@@ -391,8 +391,8 @@ bool invalidates_capture(const char* function) {
 
 }  // namespace fake_cuda
 
-// The C library's own, in the place of which the address sanitizer's allocator works, can't be called by
-// several threads.
+// The C library's own, in the place of which the address sanitizer's allocator works, can't be
+// called by several threads.
 extern "C" int malloc_trim(std::size_t /*kept*/) {
   return 0;
 }

@@ -23,6 +23,7 @@
 //   FAKE_MEMORY=1000000000    bytes of each device, for this process; 8 GiB by default
 //   FAKE_LATE_MICROSECONDS=0  how long work lies on a stream that nobody waits for; 500 by default
 //   FAKE_CONTEXTS=1           how many devices this process may make a context on; any by default
+//   FAKE_COMMUNICATORS=1      how many of NCCL's it may have at a time; any by default
 //   FAKE_NO_PINNING=1         memory of others can't be pinned
 //   FAKE_VERBOSE=1            contexts, graphs and functions without a stand-in are told on stderr
 namespace fake_cuda {

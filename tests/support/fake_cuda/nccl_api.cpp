@@ -320,6 +320,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
     std::ofstream(file, std::ios::app) << host_and_device << ": NCCL INFO Using network Fake\n";
   const std::lock_guard lock(Machine::instance().mutex);
   live_communicators().insert(*comm);
+  if (std::ssize(live_communicators()) > fake_cuda::setting("FAKE_COMMUNICATORS", 1L << 20))
+    violation("ncclCommInitRank: this process has more communicators than FAKE_COMMUNICATORS");
   return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* status) {
