@@ -232,9 +232,11 @@ class NodeGroup {
   NodeMemory memory_;
   std::shared_ptr<const PeerMemory> peers_;
   NodeGroupOptions options_;
+  bool has_processors_;               // one for each rank
   std::vector<std::byte*> operands_;  // by local rank; what is being reduced
   std::vector<float> partial_;        // results of 16-bit types, on their way to the other nodes
   std::uint32_t meetings_ = 0;
+  bool waits_are_short_ = false;  // judged by the last one in which this rank slept
   std::uint32_t half_ = 0;       // of the staging areas, flips at every use
   std::uint32_t announced_ = 0;  // which of the two announcements is current
 };
