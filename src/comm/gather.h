@@ -26,7 +26,7 @@ std::vector<T> gather(int ranks, std::span<const T> mine, const Execute& execute
 }
 
 // Tells whether `here` is true on every rank. Collective.
-inline bool is_everywhere(bool here, const Execute& execute) {
+[[nodiscard]] inline bool is_everywhere(bool here, const Execute& execute) {
   std::uint8_t value = here ? 1 : 0;
   execute(CollectiveCall::all_reduce(std::span(&value, 1), ReduceOp::min));
   return value == 1;

@@ -1,5 +1,6 @@
 #include "comm/job.h"
 
+#include <exception>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -11,7 +12,9 @@
 #include "comm/transfers/transfer_desk.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
+#include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "kolo/comm/launcher.h"
 
 namespace kolo {
 
@@ -93,10 +96,19 @@ std::vector<int> pretended_nodes(int ranks, const std::vector<int>& ranks_on_nod
 }
 
 void BackgroundThreads::end(const std::string& words, bool may_send) const {
-  if (const auto present = executor.lock()) present->close(words);
-  if (const auto present = transfers.lock()) present->stop(words);
-  if (const auto present = devices.lock()) present->poller().stop();
-  if (const auto present = watch.lock()) present->stop(may_send);
+  std::exception_ptr failure;
+  const auto attempt = [&](const auto& owner, const auto& end_of) {
+    try {
+      if (const auto present = owner.lock()) end_of(*present);
+    } catch (const std::exception&) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  attempt(executor, [&](Executor& owner) { owner.close(words); });
+  attempt(transfers, [&](TransferThread& owner) { owner.stop(words); });
+  attempt(devices, [&](DeviceSharing& owner) { owner.poller().stop(); });
+  attempt(watch, [&](Watch& owner) { owner.stop(may_send); });
+  if (failure) std::rethrow_exception(failure);
 }
 
 Communicator make_job_communicator(std::shared_ptr<Backend> host, const MpiOptions& options,

@@ -38,7 +38,8 @@ struct BackgroundThreads {
   std::weak_ptr<Watch> watch;
 
   // Ends pending collectives, then transfers, and last the watch, which knows of both. Later calls
-  // are StateErrors of these words. `may_send`: of Watch::stop().
+  // are StateErrors of these words. `may_send`: of Watch::stop(). If one can't be ended, the others
+  // are, and then its exception is thrown.
   void end(const std::string& words, bool may_send) const;
 };
 

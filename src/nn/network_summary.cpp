@@ -165,7 +165,7 @@ class OperatorWatcher {
   }
   void add(const at::RecordFunction& function, const std::vector<c10::IValue>& inputs);
 
-  // LibTorch takes plain functions to call back, so this is how they find the recorder.
+  // LibTorch takes plain functions to call back, so this is how they find the watcher.
   static thread_local OperatorWatcher* active;
 
   std::unordered_map<const void*, KnownTensor> known_;  // by the address of the values

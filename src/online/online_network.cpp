@@ -159,7 +159,8 @@ MakeNetwork maker_of(const OnlineConfig& config, const OnlineComponents& compone
   if (model.name == "own") {
     if (!components.network) {
       throw InputError(
-          "model.name: own is a network that the program makes in C++ (OnlineParts::network), and "
+          "model.name: own is a network that the program makes in C++ (OnlineComponents::network), "
+          "and "
           "there is none; name one of the catalogue, or torchscript with a file");
     }
     return components.network;

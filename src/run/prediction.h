@@ -21,6 +21,10 @@
 #include "run/trained_run.h"
 
 // Kinds of predictions behind `kolo predict`.
+namespace c10 {
+struct Device;
+}
+
 namespace kolo {
 
 class Prediction {

@@ -104,7 +104,7 @@ inline constexpr const char* command_variable = "KOLO_COMMAND";
 [[nodiscard]] RunOrigin find_run_origin();
 
 // Appends a start to run.json: {"starts": [{from_step, time, command, directory, commit, version,
-// host, machine, program, own_components}], "class_names": [...], "sample": {...}}; without
+// host, machine, program, own_parts}], "class_names": [...], "sample": {...}}; without
 // "class_names" where the data has none. Replaces a file that can't be read.
 void note_run_start(const std::filesystem::path& file, const RunOrigin& origin,
                     std::int64_t from_step, const std::vector<std::string>& class_names,

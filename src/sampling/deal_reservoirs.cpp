@@ -66,7 +66,7 @@ struct Candidate {
   }
 };
 
-// `key`: of chance.
+// `key`: of the random numbers that round.
 Candidate candidate(const SavedReservoir& saved, ReservoirPolicy policy, std::uint64_t key,
                     std::int64_t rank, std::int64_t number) {
   const auto& state = saved.state;

@@ -92,7 +92,7 @@ class WholeNetwork final : public TrainedNetwork {
     return training.finish(step.learning_rate);
   }
 
-  // Gives steps to the device as one graph: the first batch's shape is recorded after a few steps,
+  // Gives steps to the device as one graph: the first batch's shape is captured after a few steps,
   // and batches of another one (the last of an epoch) go operator by operator. The ranks' batches
   // have the same shape.
   [[nodiscard]] TrainingStep::Pending make_by_graph(TrainingStep& training, const Step& step) {
@@ -146,7 +146,7 @@ class WholeNetwork final : public TrainedNetwork {
   std::vector<NetworkStage> recomputed_;  // none: inner results are kept
   bool uses_graph_;                       // false: steps go operator by operator
   std::optional<Batch> fixed_;            // which the graph reads
-  std::int64_t steps_before_ = 0;         // the recording
+  std::int64_t steps_before_ = 0;         // the capture
   std::shared_ptr<TrainingStep::Captured> captured_;
 };
 

@@ -127,7 +127,7 @@ std::vector<std::vector<int>> cores_of(int count, int threads) {
   return cores;
 }
 
-TEST(TrialPlaces, ShareTheCoresEvenly) {
+TEST(TrialSites, ShareTheCoresEvenly) {
   const auto sites = trial_sites(machine_of(8), cores_of(8, 2), {.ranks = 3});
   ASSERT_EQ(sites.size(), 2U);
   EXPECT_THAT(sites[0].cpus, ElementsAre(0, 8, 1, 9, 2, 10, 3, 11));
@@ -139,7 +139,7 @@ TEST(TrialPlaces, ShareTheCoresEvenly) {
   for (const auto& place : three) EXPECT_EQ(place.cpus.size(), 2U);
 }
 
-TEST(TrialPlaces, MoreThanTheMachineHasMustBeWanted) {
+TEST(TrialSites, MoreThanTheMachineHasMustBeWanted) {
   EXPECT_THAT([] { (void)trial_sites(machine_of(2), cores_of(2, 1), {.ranks = 1, .at_once = 3}); },
               ThrowsMessage<InputError>(
                   AllOf(HasSubstr("--trials-at-once 3"), HasSubstr("2 trials of 1 rank at once"))));
@@ -149,7 +149,7 @@ TEST(TrialPlaces, MoreThanTheMachineHasMustBeWanted) {
   EXPECT_THAT(shared[0].cpus, IsEmpty());
 }
 
-TEST(TrialPlaces, HaveGpusOfTheirOwn) {
+TEST(TrialSites, HaveGpusOfTheirOwn) {
   const auto sites =
       trial_sites(machine_of(8), cores_of(8, 1), {.ranks = 2, .gpus = {"0", "1", "2", "3"}});
   ASSERT_EQ(sites.size(), 2U);
@@ -158,7 +158,7 @@ TEST(TrialPlaces, HaveGpusOfTheirOwn) {
   EXPECT_EQ(sites[1].environment.at(0).second, "2,3");
 }
 
-TEST(TrialPlaces, OfAPbsJobHaveHostsOfTheirOwn) {
+TEST(TrialSites, OfAPbsJobHaveHostsOfTheirOwn) {
   auto machine = machine_of(4);
   machine.job_hosts = {{"a", 2}, {"b", 2}, {"c", 2}, {"d", 2}, {"e", 2}};
   const auto sites = trial_sites(machine, cores_of(4, 1), {.ranks = 3});
@@ -167,7 +167,7 @@ TEST(TrialPlaces, OfAPbsJobHaveHostsOfTheirOwn) {
   EXPECT_THAT(sites[1].arguments, ElementsAre("--hosts", "c:2,d:1"));
 }
 
-TEST(TrialPlaces, OfASlurmJobLeaveItToSlurm) {
+TEST(TrialSites, OfASlurmJobLeaveItToSlurm) {
   auto machine = machine_of(4);
   machine.launcher = Launcher::srun;
   machine.environment = [](const char* name) -> std::optional<std::string> {

@@ -101,8 +101,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
 // Name that AtomicFile gives to a file as long as it is not whole: FILE.PROCESS.part.
 [[nodiscard]] std::filesystem::path unfinished_file(const std::filesystem::path& file);
 
-// Tells whether a name is that of such a part of `file`, of whatever process: one that was killed
-// has left it.
+// Tells whether a name is that of `file` while it is not whole, of whatever process: one that was
+// killed has left it.
 [[nodiscard]] bool is_unfinished_file(std::string_view name, std::string_view file);
 
 // A folder that appears under its name only when it is whole: filled aside, in .NAME.part next to

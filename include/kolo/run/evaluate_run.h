@@ -70,7 +70,7 @@ struct RunEvaluation {
 };
 
 // Called on each rank as run() is, with its statuses and errors. `report` is called on rank 0.
-// `parts`: those of the run.
+// `components`: those of the run.
 [[nodiscard]] int evaluate_run(const EvaluationRequest& request,
                                const std::function<void(const RunEvaluation&)>& report,
                                const RunComponents& components = {},

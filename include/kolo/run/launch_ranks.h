@@ -85,7 +85,7 @@ struct MachineFacts {
   std::optional<std::uint64_t> file_size_limit = {};  // bytes (ulimit -f), where there is one
   EnvironmentLookup environment = environment_variable;
 
-  // The whole number at the beginning of a variable; 0: it has none above 0.
+  // The whole number that a variable is, or the first one of its list; 0: it has none above 0.
   [[nodiscard]] int number_in(const char* variable) const;
 };
 

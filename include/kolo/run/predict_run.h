@@ -70,7 +70,7 @@ struct RunPrediction {
 // field_layers() takes the box whole. The ranks share the tiles, and each writes its own.
 //
 // Called on each rank as run() is, with its statuses and errors. `report` is called on rank 0.
-// `parts`: those of the run; data sets of a program's own are predicted from arrays.
+// `components`: those of the run; data sets of a program's own are predicted from arrays.
 //
 // InputError: the input can't be read, or isn't what the network takes; the output has the ending
 // of another kind, exists, can't be written, or is the input.

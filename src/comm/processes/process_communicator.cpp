@@ -25,6 +25,7 @@
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/comm/backend.h"
+#include "kolo/comm/launcher.h"
 #include "kolo/comm/processes.h"
 
 namespace kolo {

@@ -106,10 +106,9 @@ void NodeGroup::AllReduce::reduce_in_place() const {
   node.meet();
 }
 
-// Reduces as in place, chunk by chunk, with the staging areas where the others reach
-// a rank's slices; its own slice never leaves its buffer. A result goes back to where its operand
-// came from, into cache lines that the owner has already: lines that two processors have read are
-// slow to write.
+// Reduces as in place, chunk by chunk. The others reach a rank's slices in its staging area; its
+// own slice never leaves its buffer. A result goes back to where its operand came from, into cache
+// lines that the owner has already: lines that two processors have read are slow to write.
 void NodeGroup::AllReduce::reduce_staged() const {
   const std::int64_t chunk = node.staged_elements(type);
   for (std::int64_t offset = 0; offset < buffer.count; offset += chunk) {

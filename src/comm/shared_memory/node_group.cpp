@@ -55,8 +55,8 @@ constexpr int sleeps_between_looks_at_process = 10;
 
 // Tells whether so many ranks may have a processor each; one that is bound sees only its own.
 bool have_processors(int ranks) {
-  const auto limits = detect_cpu_limits();
-  return ranks <= (limits.affinity < limits.online ? limits.online : limits.cpus());
+  static const auto limits = detect_cpu_limits();  // reads some files for each processor
+  return ranks <= limits.online && ranks <= limits.quota.value_or(ranks);
 }
 
 // Counts wrap round after 2^32 meetings, so they are compared by their distance.

@@ -1,7 +1,9 @@
 #include "kolo/parallel/halo_exchange.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <torch/autograd.h>

@@ -1,7 +1,6 @@
 #include "kolo/run/launch_ranks.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <sstream>
 
@@ -316,10 +315,8 @@ void add_missing_variables(RankCommand& command, const MachineFacts& facts) {
 }  // namespace
 
 int MachineFacts::number_in(const char* variable) const {
-  const auto text = environment(variable);
-  int value = 0;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), value);
-  return std::max(0, value);
+  const auto text = environment(variable).value_or("");
+  return std::max(0, parse_number<int>(text.substr(0, text.find_first_of(", "))).value_or(0));
 }
 
 int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts) {
