@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "kolo/run/launch_ranks.h"
 #include "run/launch/launcher_output.h"
 #include "run/launch/signals.h"
@@ -48,7 +50,7 @@ struct ProbeResult {
 // Puts a rank's number in front of each of its lines: "[3] text".
 class LineTagger {
  public:
-  explicit LineTagger(int rank) : tag_("[" + std::to_string(rank) + "] ") {}
+  explicit LineTagger(int rank) : tag_(fmt::format("[{}] ", rank)) {}
 
   // Takes the next piece of text and returns its complete lines, tagged. Holds the rest back, up to
   // a limit, until its line is complete.

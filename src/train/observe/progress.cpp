@@ -80,7 +80,7 @@ std::string render_line(ProgressTexts texts, double fraction, std::size_t width,
   std::string line = texts.label;
   if (has_bar) {
     const auto cells = std::min(largest_bar, width - columns() - 1);
-    line += " " + render_bar(fraction, cells, unicode);
+    line += fmt::format(" {}", render_bar(fraction, cells, unicode));
   }
   return cut(line + "  " + tail_of(texts), width);
 }
