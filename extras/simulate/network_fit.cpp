@@ -109,8 +109,8 @@ double squared_errors(const NetworkModel& model, const std::vector<Sample>& samp
   return sum;
 }
 
-// Which algorithms are the quickest depends on the link that is looked for: solved for one choice,
-// chosen anew, and so on. The best round counts, as two choices may take turns.
+// The quickest algorithms depend on the link that is looked for: solved for one choice, chosen
+// anew, and so on. The best round counts, as two choices may take turns.
 void fit_link(NetworkModel& model, Link NetworkModel::*link, const std::vector<Sample>& samples) {
   constexpr int rounds = 20;
   NetworkModel candidate = model;

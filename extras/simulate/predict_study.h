@@ -50,8 +50,8 @@ struct StepPrediction {
 // same at once. Like kolo's trainer, each step also adds up the metrics (after forward) and agrees
 // on the step (after the last bucket): two messages of some bytes.
 //
-// Where the layout has more ranks (times threads) on a node than cores, computing takes as many
-// times longer as the fullest core has ranks, relative to what the profile's ranks had. How much
+// Computing takes as many times longer as the fullest core has ranks, relative to what the
+// profile's ranks had, if a node has more ranks (times threads) than cores. How much
 // longer the slowest rank takes is measured for as many ranks as the profile is of, and normally
 // distributed beyond. A profile of a device is one of ranks with a device each, which share no
 // core: nothing takes turns or computes longer, and additions are the device's. Costs a few

@@ -206,7 +206,7 @@ c10::optional<torch::Tensor> if_defined(const torch::Tensor& tensor) {
   return tensor.defined() ? c10::make_optional(tensor) : c10::nullopt;
 }
 
-// What a layer makes of an input by one of its kernels; undefined where torch::nn's has to.
+// The layer's output by one of kolo's kernels; undefined if torch::nn has to compute it.
 template <std::size_t D>
 torch::Tensor by_kernel(ConvolutionKernels& kernels,
                         const torch::nn::detail::ConvNdOptions<D>& options,

@@ -60,7 +60,7 @@ struct ConvolutionGeometry {
   torch::ScalarType type = torch::kFloat;  // of inputs, outputs and their gradients
 
   [[nodiscard]] std::vector<std::int64_t> output_size() const;
-  // Of one sample, and of the kernel.
+  // Counts for one sample, and of the kernel's taps.
   [[nodiscard]] std::int64_t positions() const { return checked_product<std::int64_t>(size); }
   [[nodiscard]] std::int64_t output_positions() const {
     return checked_product<std::int64_t>(output_size());

@@ -66,7 +66,8 @@ struct LineGeometry {
 // apart, is [taps, channels] for the neighbours of position x. Padding is left out.
 void add_columns(const LineGeometry& line, const float* columns, std::int64_t row, float* input);
 
-// Which of a window's values passed: 0 to 3, by rows, or none, since none is above zero.
+// The largest value of a 2 x 2 window has a number, 0 to 3 by rows; this one says that none is
+// above zero.
 inline constexpr std::int32_t no_winner = 4;
 
 struct PoolingShape {

@@ -54,7 +54,7 @@ class TapPositions {
 // A tap's connections that don't fall on padding.
 using Tap = std::vector<Connection>;
 
-// What convolutions have that are computed as a product of matrices for every tap of the kernel.
+// Base of kernels that compute a convolution as one product of matrices per tap.
 class KernelByTaps : public ConvolutionKernel {
  protected:
   explicit KernelByTaps(const ConvolutionGeometry& geometry);

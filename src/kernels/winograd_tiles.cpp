@@ -20,7 +20,7 @@ Offsets::Offsets(Algorithm algorithm, int dimensions, bool has_phases, std::int6
     : dimensions_(dimensions) {
   const auto lengths = lengths_of(algorithm);
   const auto phases = has_phases ? lengths.stride : 1;
-  // Of the next dimension, from the last one on.
+  // Offsets along the next dimension; called for the last one first.
   const auto along = [&] {
     std::vector<std::int64_t> offsets;
     for (std::int64_t i = 0; i < lengths.products * phases; ++i)

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-// What tests of kernels compare results by.
+// Comparisons of results in tests of kernels.
 namespace kolo {
 
 // So many threads for LibTorch, while it lives.

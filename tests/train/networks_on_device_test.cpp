@@ -24,7 +24,7 @@ struct Training {
   int steps = 1;
   std::int64_t samples = 2;
   double rate = 1e-3;
-  // By which share each weight is off in the beginning.
+  // Relative error of each weight in the beginning.
   double disturbance = 0;
 };
 

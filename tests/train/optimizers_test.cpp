@@ -64,7 +64,7 @@ TEST(ScheduleFreeTraining, ValidatesAndSavesTheAverage) {
   EXPECT_EQ(sums.correct, record.epochs.back().validation.correct);
   EXPECT_FALSE(other.weights().equal(trained));
 
-  // Which a further validation finds again, and leaves what is trained as it is.
+  // A further validation finds them again, and leaves the trained parameters as they are.
   EXPECT_EQ(training.trainer().evaluate(training.validation()).loss, sums.loss);
   EXPECT_TRUE(training.weights().equal(trained));
 }

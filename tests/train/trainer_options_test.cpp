@@ -201,7 +201,7 @@ TEST(TrainerOptions, ReplicasAreCompared) {
   });
 }
 
-// Which of a step's numbers aren't any.
+// Numbers of a step that are not finite.
 enum class Bad { loss_and_gradients, loss };
 
 // A training whose loss is not a number in the third step, on one rank.

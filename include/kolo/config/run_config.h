@@ -174,8 +174,9 @@ struct RunConfig {
   CommunicationConfig communication;
   ParallelConfig parallel;
   DeviceConfig device;
-  // Where its values were given ("FILE:12", "command line"), by keys such as "training.batch_size";
-  // "" is the configuration itself.
+  // Sources of the values ("FILE:12", "command line") by key, such as "training.batch_size"; the
+  // key
+  // "" stands for the whole configuration.
   std::map<std::string, std::string> origins;
 };
 

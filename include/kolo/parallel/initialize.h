@@ -22,8 +22,8 @@ namespace kolo {
 
 // Step 2: the device that this rank computes on, and this process set up for it.
 //
-// Where kolo is built with CUDA, and the process sees a device, it is one of them: by the rank's
-// number on its node, or the only one that the launcher lets it see. Model and batches are to be
+// With CUDA, and a device that the process sees, it is one of them: by the rank's number on its
+// node, or the only one that the launcher lets it see. Model and batches are to be
 // taken there (to(device)). Two ranks on one device are an InputError on all ranks, unless
 // KOLO_SHARE_DEVICES=1 is set: they work, in turns, and their collectives go through the host's
 // memory.

@@ -1,6 +1,7 @@
 #include "comm/device/device_channel.h"
 
-// Where kolo is built without NCCL nobody chooses its channel, as nccl_version() is empty.
+// Stands in for nccl_channel.cpp in builds without NCCL; an empty nccl_version() keeps its channel
+// from being chosen.
 namespace kolo {
 
 std::string nccl_version() {

@@ -190,7 +190,7 @@ class ProcessBackend final : public Backend {
   std::shared_ptr<TransferDesk> transfers_;
 };
 
-// What a process needs to know at its end.
+// State of the job that a process needs at its end.
 struct ProcessJob {
   OwnProcess process;
   std::thread::id main_thread = std::this_thread::get_id();

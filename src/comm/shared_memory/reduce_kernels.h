@@ -26,7 +26,7 @@ inline void copy(std::byte* to, const std::byte* from, std::int64_t elements, Da
     std::memcpy(to, from, static_cast<std::size_t>(elements) * size_of(type));
 }
 
-// Where each rank's elements begin, if one rank's come after another's.
+// Index of each rank's first element in the ranks' elements, one rank after the other.
 inline std::vector<std::int64_t> starts_of(std::span<const std::int64_t> counts) {
   std::vector<std::int64_t> starts(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});

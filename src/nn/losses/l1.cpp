@@ -100,7 +100,7 @@ torch::Tensor mean_distance(const torch::Tensor& outputs, const torch::Tensor& t
   return MeanDistance::apply(outputs, targets);
 }
 
-// Where shapes differ, LibTorch would stretch one to the other's, [N] and [N, 1] to [N, N].
+// LibTorch would stretch a shape that differs to the other's, [N] and [N, 1] to [N, N].
 void require_numbers_of_one_shape(std::string_view loss, const torch::Tensor& outputs,
                                   const torch::Tensor& targets) {
   if (outputs.sizes() == targets.sizes() && targets.is_floating_point()) return;

@@ -91,8 +91,8 @@ struct ConvolutionShape {
 };
 
 // A convolution padded by kernel / 2 on every side, its bias zero, its weights not yet initialized.
-// Where it will be computed by taps, its weight's memory has the taps first.
-// With an odd kernel and stride 1 that is Keras's padding 'same'.
+// An odd kernel with stride 1 makes that Keras's padding 'same'. The weight's memory has the taps
+// first if it will be computed by taps.
 [[nodiscard]] Convolution2d padded_convolution(const ConvolutionShape& shape);
 
 // A fully connected layer: glorot_uniform weights, zero bias.

@@ -165,7 +165,7 @@ class GradientUnits {
 // ranks are well, have the same parameters frozen and the same learning rates and, where asked for,
 // which parameters any rank has used. All ranks get the same answer, so all fail or none.
 struct StepAgreement {
-  // What this rank says.
+  // This rank's statement.
   bool with_usage = false;
   std::vector<std::uint8_t> used;  // by parameter; afterwards by whatever rank
   std::string problem;             // trouble on this rank; empty: none

@@ -240,7 +240,7 @@ TEST(RankCommand, PalsKnowsTheNodesAndIsToldHowManyOnEach) {
   EXPECT_FALSE(says(line(command), {"--host"}));
 }
 
-// What Open MPI says between two lines of dashes.
+// Message that Open MPI writes between two lines of dashes.
 std::string box(const std::string& text) {
   const std::string rule(74, '-');
   return rule + "\n" + text + "\n" + rule + "\n";

@@ -18,7 +18,7 @@ Shared& graph_of(void* handle) {
   return *static_cast<Shared*>(handle);
 }
 
-// What a stream did in the capture, and the stream that began it hasn't waited for.
+// Work that a stream did in the capture, and the stream that began it hasn't waited for.
 bool is_joined(const fake_cuda::Capture& capture) {
   for (const auto& [stream, node] : capture.last) {
     const auto known = capture.origin->clock.find(stream);

@@ -36,7 +36,7 @@ using Work = std::function<void()>;
 using Ticket = std::uint64_t;  // of work on a stream, from 1 on
 
 class Stream;
-// What is known to have come before: of each stream, all work up to a ticket.
+// Work known to have come before: of each stream, all up to a ticket.
 using Clock = std::map<const Stream*, Ticket>;
 void merge(Clock& clock, const Clock& more);
 
@@ -51,7 +51,7 @@ struct Graph {
   std::vector<Work> nodes;
 };
 
-// What is enqueued while a stream is captured becomes a graph.
+// Work that is enqueued while a stream is captured becomes a graph.
 struct Capture {
   unsigned long long id;
   cudaStreamCaptureMode mode;
@@ -74,7 +74,7 @@ class Stream {
   void wait(Ticket ticket);
   [[nodiscard]] Ticket last();
 
-  // Of the machine, under its mutex:
+  // Members of the machine that its mutex guards:
   Clock clock;  // what its next work comes after
   struct Past {
     Ticket ticket;
@@ -186,7 +186,7 @@ cudaError_t fail(cudaError_t status, const char* function, const std::string& wh
 // Whether `function`, which mustn't be called while a stream is captured, invalidates a capture.
 [[nodiscard]] bool invalidates_capture(const char* function);
 
-// Of LibTorch's kernels, by address.
+// Names of LibTorch's kernels, by address.
 [[nodiscard]] std::map<const void*, std::string>& kernel_names();
 
 // Runs a kernel's body for each thread of a grid: by fibers, which meet in __syncthreads().

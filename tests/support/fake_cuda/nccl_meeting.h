@@ -11,8 +11,8 @@
 
 namespace fake_cuda {
 
-// Where the ranks of an NCCL communicator meet, threads or processes of this machine: shared memory
-// with a header and a piece of data for each.
+// Meeting point of the ranks of an NCCL communicator, threads or processes of this machine: shared
+// memory with a header and a piece of data for each.
 class Meeting {
  public:
   static constexpr int most_ranks = 8;
@@ -27,7 +27,7 @@ class Meeting {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
-  // Of whichever other rank is on the same device; -1 where none is.
+  // Number of another rank on the same device; -1: there is none.
   [[nodiscard]] int rank_on_same_device() const;
   void abort() { is_aborted_ = true; }
 

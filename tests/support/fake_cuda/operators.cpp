@@ -93,7 +93,7 @@ class HostViews {
     for (const auto& host : hosts_) all.insert(host.unsafeGetTensorImpl());
     return all;
   }
-  // Of tensors that the operator has made larger.
+  // Memory of tensors that the operator has made larger.
   void take_over_resized() {
     for (const auto& host : hosts_) {
       const at::Tensor tensor = original(host);
@@ -102,7 +102,7 @@ class HostViews {
       if (!copies_) view_of(tensor).copy_(host);
     }
   }
-  // What an operator has written over copies, to memory that the capture has taken.
+  // Writes the operator's results, which are in copies, to memory that the capture has taken.
   void write_back(const fake_cuda::Capture& capture) {
     for (const auto& host : hosts_) {
       const at::Tensor tensor = original(host);

@@ -279,7 +279,7 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   return cudaStreamCreateWithPriority(stream, 0, 0);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  // What is on it is still done; its thread goes on to the end of the process.
+  // Work on it is still done; its thread goes on to the end of the process.
   return stream == nullptr ? fail(cudaErrorInvalidResourceHandle, __func__, "null") : cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -415,7 +415,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* /*name*/, void** functi
   return cudaSuccess;
 }
 
-// What the generated stand-ins of all other functions call (make_stubs.py): those that only make,
+// Called by the generated stand-ins of all other functions (make_stubs.py): those that only make,
 // set up or ask may be called.
 int fake_cuda_without_stand_in(const char* function) {
   const std::string name = function;

@@ -55,8 +55,8 @@ struct CheckpointOptions {
 //                        manifest.json          written last: step, whether it is the best, size
 //                        and CRC-32 of the others
 //
-// Of several shards the tensors are in model-00001-of-00004.safetensors and so on, each whole in
-// one of them, and the manifest says how many there are; whoever reads sees no difference.
+// Several shards are called model-00001-of-00004.safetensors and so on. Each tensor is whole in one
+// of them, and the manifest says how many there are; whoever reads sees no difference.
 //
 // A step folder appears whole or not at all: it is made aside (.step-NNNNNNNN.part), every file and
 // the folder flushed, then renamed. The best is the newest whose manifest says so, which can't
