@@ -1,13 +1,20 @@
 """scripts/plot draws the figures of a run, a study, a sweep, an evaluation and a timeline; skipped (77) without matplotlib."""
-import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-if importlib.util.find_spec("matplotlib") is None:
-    print("skipped: there is no matplotlib for this Python (Debian's python3-matplotlib)")
+
+def has_matplotlib(python):
+    return os.access(python, os.X_OK) and subprocess.run([python, "-c", "import matplotlib"], capture_output=True).returncode == 0
+
+
+# Debian's python3-matplotlib is for the system's Python, which need not be the first one.
+python = next(filter(has_matplotlib, (sys.executable, "/usr/bin/python3")), None)
+if python is None:
+    print("skipped: no Python has matplotlib (Debian's python3-matplotlib)")
     sys.exit(77)
 
 script = sys.argv[1]
@@ -22,7 +29,7 @@ def write(name, content):
 
 
 def plot(*words):
-    return subprocess.run([sys.executable, script, *map(str, words)], capture_output=True, text=True)
+    return subprocess.run([python, script, *map(str, words)], capture_output=True, text=True)
 
 
 def expect_figures(names, *words):

@@ -1,4 +1,5 @@
 // Sweeps with a shell script in the place of kolo.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <set>
@@ -126,11 +127,10 @@ TEST_F(SweepRuns, SideBySideEachOnProcessorsOfItsOwn) {
   EXPECT_TRUE(says(said.back(), {"6 of 6 over, best trial 6 with 60.00 %"}));
   const auto text = read_text_file(folder_ / "sweep/report.html");
   EXPECT_TRUE(says(text, {"trial 6: learning rate 0.6"}));
-  if (allowed_cores().size() < 2) GTEST_SKIP() << "with one core trials have no cores of their own";
   std::set<std::string> cpus;
   for (const auto& trial : finished.sweep.trials)
     cpus.insert(read_text_file(folder_ / "sweep" / trial.folder / "cpus"));
-  EXPECT_EQ(cpus.size(), 2U) << "two places";
+  EXPECT_EQ(cpus.size(), std::min<std::size_t>(2, allowed_cores().size())) << "a core for each";
 }
 
 TEST_F(SweepRuns, AFailureHarmsNoneAndIsTriedOnceMore) {

@@ -13,6 +13,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -392,18 +393,32 @@ TEST_F(SupervisedRanks, ThatAreMoreThanCoresShareThem) {
   expect_end(result, 0);
 }
 
-// KOLO_TEST_CGROUP: a folder of the control groups that limit memory, in which the user may make
-// groups, as in /sys/fs/cgroup after systemd-run --user -p Delegate=yes.
+// Folder of the control group of this process that limits memory; KOLO_TEST_CGROUP names another,
+// in which the user may make groups, as in /sys/fs/cgroup after systemd-run --user -p Delegate=yes.
+std::filesystem::path memory_group() {
+  if (const char* const delegated = std::getenv("KOLO_TEST_CGROUP")) return delegated;
+  constexpr std::string_view of_version_1 = ":memory:", of_version_2 = "0::";
+  std::filesystem::path group;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    if (line.starts_with(of_version_2))
+      group = "/sys/fs/cgroup" + line.substr(of_version_2.size());
+    else if (const auto at = line.find(of_version_1); at != std::string::npos)
+      return "/sys/fs/cgroup/memory" + line.substr(at + of_version_1.size());
+  }
+  return group;
+}
+
 TEST_F(SupervisedRanks, OneThatTheKernelHasKilledForMemoryIsToldSo) {
-  const char* const delegated = std::getenv("KOLO_TEST_CGROUP");
-  if (delegated == nullptr)
-    GTEST_SKIP() << "KOLO_TEST_CGROUP names no control group that this test may make others in";
-  const auto group = std::filesystem::path(delegated) / fmt::format("kolo-test-{}", ::getpid());
+  const auto group = memory_group() / fmt::format("kolo-test-{}", ::getpid());
   std::error_code error;
   std::filesystem::create_directory(group, error);
   const bool is_1 = std::filesystem::exists(group / "memory.limit_in_bytes");
-  if (error || (!is_1 && !std::filesystem::exists(group / "memory.max")))
-    GTEST_SKIP() << group << " can't be made, or does not limit memory";
+  if (error || (!is_1 && !std::filesystem::exists(group / "memory.max"))) {
+    std::filesystem::remove(group, error);
+    GTEST_SKIP() << "this user can't make control groups that limit memory below its own; root "
+                    "often can, and KOLO_TEST_CGROUP names another group";
+  }
   std::ofstream(group / (is_1 ? "memory.limit_in_bytes" : "memory.max")) << (64 << 20) << "\n";
   if (!is_1) std::ofstream(group / "memory.swap.max") << "0\n";
   const auto result = run_in_fork([&] {
