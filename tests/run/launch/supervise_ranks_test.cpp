@@ -61,9 +61,6 @@ void wait_for_state(pid_t process, char state) {
 class SupervisedRanks : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_runtime())
-      GTEST_SKIP()
-          << "with CUDA ranks are programs started anew, as tests of cli start them, not forks";
     // Ranks are no forks either where OpenMP binds its threads.
     for (const char* const name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
       ::unsetenv(name);
@@ -116,7 +113,18 @@ class SupervisedRanks : public ::testing::Test {
   }
 };
 
-TEST_F(SupervisedRanks, AKilledOneIsNamedAndTheOthersAreEnded) {
+// Ranks that are forks of this program.
+class ForkedRanks : public SupervisedRanks {
+ protected:
+  void SetUp() override {
+    if (cuda_runtime())
+      GTEST_SKIP() << "kolo built with CUDA doesn't fork ranks, as CUDA can't be used in forks; it "
+                      "starts programs, as the other tests here do";
+    SupervisedRanks::SetUp();
+  }
+};
+
+TEST_F(ForkedRanks, AKilledOneIsNamedAndTheOthersAreEnded) {
   const auto told =
       ContainsRegex("kolo: rank 1 \\(process [0-9]+\\) was killed by SIGKILL; the job ends");
   const auto forked = run(3, [&](int rank) {
@@ -157,7 +165,7 @@ TEST_F(SupervisedRanks, HowOneHasFailedIsToldUnlessItHasSaidWhy) {
 }
 
 // Other ranks may have ended because of it when the parent looks.
-TEST_F(SupervisedRanks, WhoeverWasKilledIsToldBeforeWhoeverSawIt) {
+TEST_F(ForkedRanks, WhoeverWasKilledIsToldBeforeWhoeverSawIt) {
   const auto result = run(3, [&](int rank) {
     meet(rank, 3);
     if (rank == 2) wait_for_ever();
@@ -182,7 +190,7 @@ TEST_F(SupervisedRanks, WhoeverWasKilledIsToldBeforeWhoeverSawIt) {
 }
 
 // The other ranks aren't killed, and end by themselves.
-TEST_F(SupervisedRanks, OnesThatStopOrRefuseEndByAndBy) {
+TEST_F(ForkedRanks, OnesThatStopOrRefuseEndByAndBy) {
   for (const int status : {exit_stopped, exit_wrong_input}) {
     const TemporaryFolder signs;
     const auto result = run(2, [&](int rank) {
@@ -215,7 +223,7 @@ TEST_F(SupervisedRanks, AProgramThatIsNotThereIsTold) {
       says(result.errors, {"kolo: cannot start /nowhere/program: No such file or directory"}));
 }
 
-TEST_F(SupervisedRanks, ARequestToStopReachesAll) {
+TEST_F(ForkedRanks, ARequestToStopReachesAll) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     const TemporaryFolder signs;
     const auto result = run(3,
@@ -237,7 +245,7 @@ TEST_F(SupervisedRanks, ARequestToStopReachesAll) {
   }
 }
 
-TEST_F(SupervisedRanks, ARequestIsRepeatedUntilItIsHeard) {
+TEST_F(ForkedRanks, ARequestIsRepeatedUntilItIsHeard) {
   const auto result = run(2, [&](int rank) {
     meet(rank, 2);
     if (rank == 0) ::kill(::getppid(), SIGTERM);
@@ -265,7 +273,7 @@ TEST_F(SupervisedRanks, ProgramsGetTheSignalThatThePolicySays) {
 }
 
 // It also ends a stopped rank, and one that ignores it.
-TEST_F(SupervisedRanks, ASecondRequestEndsThem) {
+TEST_F(ForkedRanks, ASecondRequestEndsThem) {
   const auto result = run(3, [&](int rank) {
     std::signal(SIGUSR1, ask);
     if (rank == 2) std::signal(SIGTERM, SIG_IGN);
@@ -283,7 +291,7 @@ TEST_F(SupervisedRanks, ASecondRequestEndsThem) {
   expect_end(result, 128 + SIGTERM);
 }
 
-TEST_F(SupervisedRanks, NoneOutlivesWhoHasStartedThem) {
+TEST_F(ForkedRanks, NoneOutlivesWhoHasStartedThem) {
   const auto forked = run(3, [&](int rank) {
     std::signal(SIGTERM, SIG_IGN);
     meet(rank, 3);
@@ -297,7 +305,7 @@ TEST_F(SupervisedRanks, NoneOutlivesWhoHasStartedThem) {
 }
 
 // A killed job leaves no name in /dev/shm.
-TEST_F(SupervisedRanks, TheirMemoryHasNoName) {
+TEST_F(ForkedRanks, TheirMemoryHasNoName) {
   const auto result = run(2, [&](int rank) {
     const auto communicator = process_communicator();
     const auto memory = communicator.allocate(100'000);
@@ -331,7 +339,7 @@ TEST_F(SupervisedRanks, TheyAreStartedAgainAsThePolicySays) {
   EXPECT_TRUE(says(broken.errors, {"it was restarted 2 times within an hour, and is not again"}));
 }
 
-TEST_F(SupervisedRanks, WhatWasStoppedOrRefusedIsNotStartedAgain) {
+TEST_F(ForkedRanks, WhatWasStoppedOrRefusedIsNotStartedAgain) {
   for (const int status : {exit_stopped, exit_wrong_input}) {
     const auto result = run(2,
                             [&](int rank) {
@@ -358,7 +366,7 @@ TEST_F(SupervisedRanks, EachKnowsItsNumber) {
               fmt::format("{} of 3, 1, 0\n", rank));
 }
 
-TEST_F(SupervisedRanks, EachHasCoresOfItsOwnWhereThereAreAsMany) {
+TEST_F(ForkedRanks, EachHasCoresOfItsOwnWhereThereAreAsMany) {
   const auto limits = detect_cpu_limits();
   const auto cores = allowed_cores();
   if (limits.cores() < 2 || std::ssize(cores) != limits.cores())
@@ -379,7 +387,7 @@ TEST_F(SupervisedRanks, EachHasCoresOfItsOwnWhereThereAreAsMany) {
   EXPECT_EQ(std::set(all.begin(), all.end()).size(), all.size()) << "no CPU is two ranks'";
 }
 
-TEST_F(SupervisedRanks, ThatAreMoreThanCoresShareThem) {
+TEST_F(ForkedRanks, ThatAreMoreThanCoresShareThem) {
   // Restricts this process to one core.
   cpu_set_t before, one;
   ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
@@ -409,7 +417,7 @@ std::filesystem::path memory_group() {
   return group;
 }
 
-TEST_F(SupervisedRanks, OneThatTheKernelHasKilledForMemoryIsToldSo) {
+TEST_F(ForkedRanks, OneThatTheKernelHasKilledForMemoryIsToldSo) {
   const auto group = memory_group() / fmt::format("kolo-test-{}", ::getpid());
   std::error_code error;
   std::filesystem::create_directory(group, error);
