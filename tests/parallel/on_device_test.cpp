@@ -281,7 +281,9 @@ TEST(OnADevice, CollectivesTakeItsTensors) {
 }
 
 TEST(OnADevice, BatchNormOverAllRanks) {
-  if (is_gpu_wanted()) GTEST_SKIP() << "ranks that are threads can't share a GPU in backward";
+  if (is_gpu_wanted())
+    GTEST_SKIP() << "ranks that are threads can't share a GPU in backward; scripts/test-gpu "
+                    "tries it with processes";
   expect_close(
       1e-5, [&](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
         convert_sync_batch_norm(communicator, *network);
