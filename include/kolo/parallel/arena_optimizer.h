@@ -45,7 +45,7 @@ class ArenaOptimizer final : public BucketOptimizer {
                  std::shared_ptr<const FlatOptimizer> optimizer, const StepSharing& sharing);
 
   // Returns views; local.
-  [[nodiscard]] std::vector<NamedState> named_state(std::optional<int> only = {}) const override;
+  [[nodiscard]] std::vector<NamedTensor> named_state(std::optional<int> only = {}) const override;
   void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                      const FillState& fill) override;
 

@@ -11,6 +11,7 @@
 
 #include <torch/types.h>
 
+#include "kolo/base/named_tensor.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"
@@ -44,10 +45,6 @@ struct GradientUse {
 // ShardedArenaOptimizer its part among all ranks. All give the same bits.
 class BucketOptimizer {
  public:
-  // One parameter's part of the state, named "<parameter>.<state>", for example
-  // "conv1.weight.exp_avg".
-  using NamedState = ParameterArena::NamedTensor;
-
   BucketOptimizer(const BucketOptimizer&) = delete;
   BucketOptimizer& operator=(const BucketOptimizer&) = delete;
   virtual ~BucketOptimizer();
@@ -80,14 +77,16 @@ class BucketOptimizer {
     noted_step_ = 0;
   }
 
-  // The whole state, for checkpoints: between finish() and the next step's gradients. Views where
-  // this rank has it all; otherwise copies, for which all ranks call it, with `only` for that rank
-  // alone (the others get nothing, and need memory for a bucket).
-  [[nodiscard]] virtual std::vector<NamedState> named_state(std::optional<int> only = {}) const = 0;
+  // The whole state, named "<parameter>.<state>" ("conv1.weight.exp_avg"), for checkpoints: between
+  // finish() and the next step's gradients. Views where this rank has it all; otherwise copies, for
+  // which all ranks call it, with `only` for that rank alone (the others get nothing, and need
+  // memory for a bucket).
+  [[nodiscard]] virtual std::vector<NamedTensor> named_state(
+      std::optional<int> only = {}) const = 0;
   // Inverse of named_state(): fill() is called on the first of the ranks, with tensors for the
   // whole state, of which each rank gets its part. `skipped_steps` is given on each rank.
   // Collective.
-  using FillState = std::function<void(const std::vector<NamedState>& whole)>;
+  using FillState = std::function<void(const std::vector<NamedTensor>& whole)>;
   virtual void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                              const FillState& fill) = 0;
   // Counts of the steps that each parameter, in the order of the plan, took no part in: part of a
@@ -121,7 +120,7 @@ class BucketOptimizer {
   // Parts of a bucket's gradients that hold averages on this rank.
   [[nodiscard]] virtual std::vector<torch::Tensor> averages(std::size_t bucket) const;
   // The state's names and views, in buffers laid out like the parameters.
-  [[nodiscard]] std::vector<NamedState> named(
+  [[nodiscard]] std::vector<NamedTensor> named(
       const std::vector<std::vector<torch::Tensor>>& whole) const;
   [[nodiscard]] ParameterArena& arena() const { return *arena_; }
 

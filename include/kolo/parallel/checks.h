@@ -86,7 +86,7 @@ class ReplicaCheck {
 
   Communicator communicator_;
   std::int64_t every_steps_ = 1;
-  std::vector<ParameterArena::NamedTensor> parameters_;
+  std::vector<NamedTensor> parameters_;
 };
 
 }  // namespace kolo

@@ -30,8 +30,6 @@ struct DistinctTensor;
 // tensors keep the memory alive, so module and arena may outlive each other.
 class ParameterArena {
  public:
-  using NamedTensor = kolo::NamedTensor;
-
   // Leaves out parameters that don't require gradients, and those named in `excluded` (for sparse
   // gradients; Error for a name that is no trainable parameter's). Collective (it allocates);
   // throws Error on every rank when the ranks' parameters differ.

@@ -28,21 +28,20 @@ struct OwnedTensor {
 
 // All ranks' tensors, rank by rank, in the order in which each lists its own. Error on all ranks
 // where two have the same name.
-[[nodiscard]] std::vector<OwnedTensor> owned_tensors(
-    const Communicator& pipe, std::span<const ParameterArena::NamedTensor> mine);
+[[nodiscard]] std::vector<OwnedTensor> owned_tensors(const Communicator& pipe,
+                                                     std::span<const NamedTensor> mine);
 
 // Rank 0 is given all of them, in that order, as contiguous tensors in host memory that are its own
 // to keep.
-void collect_tensors(const Communicator& pipe, std::span<const ParameterArena::NamedTensor> mine,
+void collect_tensors(const Communicator& pipe, std::span<const NamedTensor> mine,
                      const std::function<void(const OwnedTensor&, torch::Tensor)>& take);
 
 // Inverse of collect_tensors(): rank 0 gives each tensor by name, and its owner copies the values.
 // Error, on rank 0, for a tensor of another shape; types are converted.
-void hand_out_tensors(const Communicator& pipe, std::span<const ParameterArena::NamedTensor> mine,
+void hand_out_tensors(const Communicator& pipe, std::span<const NamedTensor> mine,
                       const std::function<torch::Tensor(const OwnedTensor&)>& give);
 
 // A module's parameters and buffers, as the two functions take them.
-[[nodiscard]] std::vector<ParameterArena::NamedTensor> named_tensors_of(
-    const torch::nn::Module& module);
+[[nodiscard]] std::vector<NamedTensor> named_tensors_of(const torch::nn::Module& module);
 
 }  // namespace kolo

@@ -44,7 +44,7 @@ class ShardedArenaOptimizer final : public BucketOptimizer {
   [[nodiscard]] torch::Tensor squared_norm() const override;
 
   // Returns a copy, gathered on each rank or on one. Collective.
-  [[nodiscard]] std::vector<NamedState> named_state(std::optional<int> only = {}) const override;
+  [[nodiscard]] std::vector<NamedTensor> named_state(std::optional<int> only = {}) const override;
   void scatter_state(const Communicator& ranks, std::span<const std::int64_t> skipped_steps,
                      const FillState& fill) override;
 

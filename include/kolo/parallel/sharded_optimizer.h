@@ -87,11 +87,11 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   // The whole state on every rank, for checkpoints: "<parameter>.<state>", and
   // "<parameter>.skipped_steps" (int64, one element) for parameters that took no part in some
   // steps. It suits any number of ranks, and unsharded training. Collective.
-  [[nodiscard]] std::vector<BucketOptimizer::NamedState> gather_state() const;
+  [[nodiscard]] std::vector<NamedTensor> gather_state() const;
   // Takes what gather_state() gave after `steps` steps(), given on all ranks; rank 0's counts.
   // Error, with nothing changed, for names that are missing, too many, or have another shape or
   // type. Collective.
-  void load_state(std::span<const BucketOptimizer::NamedState> whole, std::int64_t steps);
+  void load_state(std::span<const NamedTensor> whole, std::int64_t steps);
 
   // Cost of the gradients; hook_bytes counts them as sent.
   [[nodiscard]] ReducerStatistics statistics() const { return reducer_.statistics(); }

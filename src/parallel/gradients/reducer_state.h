@@ -146,7 +146,7 @@ class GradientUnits {
 
  private:
   struct SparseParameter {
-    ParameterArena::NamedTensor parameter;
+    NamedTensor parameter;
     std::shared_ptr<SparseAverage> average = nullptr;
   };
 

@@ -117,8 +117,7 @@ void ArenaOptimizer::end_step() {
   if (node_) node_->barrier({.name = "shared step ends"});
 }
 
-std::vector<BucketOptimizer::NamedState> ArenaOptimizer::named_state(
-    std::optional<int> /*only*/) const {
+std::vector<NamedTensor> ArenaOptimizer::named_state(std::optional<int> /*only*/) const {
   require_same_plan();
   return named(state_);
 }

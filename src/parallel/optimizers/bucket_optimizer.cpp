@@ -198,9 +198,9 @@ void BucketOptimizer::to_training() {
   trained_.clear();
 }
 
-std::vector<BucketOptimizer::NamedState> BucketOptimizer::named(
+std::vector<NamedTensor> BucketOptimizer::named(
     const std::vector<std::vector<torch::Tensor>>& whole) const {
-  std::vector<NamedState> result;
+  std::vector<NamedTensor> result;
   const auto names = algorithm().state_names();
   for (std::size_t parameter = 0; parameter < arena_->parameters().size(); ++parameter) {
     for (std::size_t slot = 0; slot < whole.size(); ++slot) {

@@ -142,8 +142,7 @@ void ShardedArenaOptimizer::end_step() {
   gathers_.clear();
 }
 
-std::vector<BucketOptimizer::NamedState> ShardedArenaOptimizer::named_state(
-    std::optional<int> only) const {
+std::vector<NamedTensor> ShardedArenaOptimizer::named_state(std::optional<int> only) const {
   require_same_plan();
   communicator_.barrier({.name = "state of a sharded optimizer"});
   communicator_.require_all_ranks(need_of_all);

@@ -93,7 +93,7 @@ torch::Tensor ShardedOptimizer::step(LossClosure closure) {
   return loss;
 }
 
-std::vector<BucketOptimizer::NamedState> ShardedOptimizer::gather_state() const {
+std::vector<NamedTensor> ShardedOptimizer::gather_state() const {
   auto state = optimizer_.named_state();
   const auto& skipped = optimizer_.skipped_steps();
   for (std::size_t parameter = 0; parameter < skipped.size(); ++parameter) {
@@ -104,8 +104,7 @@ std::vector<BucketOptimizer::NamedState> ShardedOptimizer::gather_state() const 
   return state;
 }
 
-void ShardedOptimizer::load_state(std::span<const BucketOptimizer::NamedState> whole,
-                                  std::int64_t steps) {
+void ShardedOptimizer::load_state(std::span<const NamedTensor> whole, std::int64_t steps) {
   if (steps < 0) {
     throw Error(
         fmt::format("parallel: an optimizer's state after {} steps; expected 0 or more", steps));

@@ -146,7 +146,7 @@ std::shared_ptr<torch::nn::Module> module_of(std::span<const NetworkStage> stage
 
 namespace {
 
-using NamedTensors = std::span<const ParameterArena::NamedTensor>;
+using NamedTensors = std::span<const NamedTensor>;
 
 CallOptions call_for(const OwnedTensor& tensor) {
   return {.name = "state " + tensor.name};
@@ -250,8 +250,8 @@ void hand_out_tensors(const Communicator& pipe, NamedTensors mine,
   }
 }
 
-std::vector<ParameterArena::NamedTensor> named_tensors_of(const torch::nn::Module& module) {
-  std::vector<ParameterArena::NamedTensor> tensors;
+std::vector<NamedTensor> named_tensors_of(const torch::nn::Module& module) {
+  std::vector<NamedTensor> tensors;
   for (const auto& item : module.named_parameters()) tensors.push_back({item.key(), item.value()});
   for (const auto& item : module.named_buffers()) tensors.push_back({item.key(), item.value()});
   return tensors;
