@@ -1,11 +1,12 @@
 // Times convolutions of kolo's networks: LibTorch's own in its two layouts, oneDNN's primitives as
 // kolo calls them, and products of matrices by tap, forward and backward, on one thread.
 //
-//   OMP_NUM_THREADS=1 convolution_bench [--batch 32] [--samples 15] [--unet3d] [--ways "taps"
-//   "direct"]
+//   OMP_NUM_THREADS=1 convolution_bench [--batch 32] [--samples 15] [--network images]
+//   [--ways "taps" "direct"]
 #include <algorithm>
 #include <functional>
 #include <iostream>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -36,6 +37,15 @@ struct Case {
   std::int64_t inputs, size, outputs, kernel, stride;
 };
 
+std::vector<ConvolutionGeometry> convolutions_of_images(std::span<const Case> cases) {
+  std::vector<ConvolutionGeometry> found;
+  for (const auto& [inputs, size, outputs, kernel, stride] : cases) {
+    found.push_back(
+        geometry_of(inputs, {size, size}, outputs, kernel, stride, kernel == 5 ? 0 : kernel / 2));
+  }
+  return found;
+}
+
 // Convolutions of resnet_small, from the input to the output, of cnn and of mnist_net.
 std::vector<ConvolutionGeometry> image_convolutions() {
   constexpr Case cases[] = {
@@ -45,12 +55,20 @@ std::vector<ConvolutionGeometry> image_convolutions() {
       {512, 2, 512, 3, 1}, {3, 32, 16, 3, 1},   {16, 16, 32, 3, 1},  {32, 8, 64, 3, 1},
       {1, 28, 10, 5, 1},   {10, 12, 20, 5, 1},
   };
-  std::vector<ConvolutionGeometry> found;
-  for (const auto& [inputs, size, outputs, kernel, stride] : cases) {
-    found.push_back(
-        geometry_of(inputs, {size, size}, outputs, kernel, stride, kernel == 5 ? 0 : kernel / 2));
-  }
-  return found;
+  return convolutions_of_images(cases);
+}
+
+// Convolutions of resnet50 for images of 224 x 224, each once, without the stem.
+std::vector<ConvolutionGeometry> resnet50_convolutions() {
+  constexpr Case cases[] = {
+      {64, 56, 64, 1, 1},     {64, 56, 64, 3, 1},    {64, 56, 256, 1, 1},   {256, 56, 64, 1, 1},
+      {256, 56, 512, 1, 2},   {256, 56, 128, 1, 1},  {128, 56, 128, 3, 2},  {128, 28, 512, 1, 1},
+      {512, 28, 128, 1, 1},   {128, 28, 128, 3, 1},  {512, 28, 1024, 1, 2}, {512, 28, 256, 1, 1},
+      {256, 28, 256, 3, 2},   {256, 14, 1024, 1, 1}, {1024, 14, 256, 1, 1}, {256, 14, 256, 3, 1},
+      {1024, 14, 2048, 1, 2}, {1024, 14, 512, 1, 1}, {512, 14, 512, 3, 2},  {512, 7, 2048, 1, 1},
+      {2048, 7, 512, 1, 1},   {512, 7, 512, 3, 1},
+  };
+  return convolutions_of_images(cases);
 }
 
 // Convolutions of unet3d at full scale, down and up. A transposed one stands as the convolution
@@ -199,7 +217,7 @@ void measure(std::vector<ConvolutionGeometry> geometries, const std::vector<Way>
 
 int run(int argc, char** argv) {
   std::int64_t batch = 32, samples = 15;
-  bool is_unet3d = false;
+  std::string network = "images";
   std::vector<Way> ways;
   std::vector<std::string> names;
   for (const auto& way : all_ways()) names.push_back(way.name);
@@ -207,7 +225,9 @@ int run(int argc, char** argv) {
   CLI::App program("Times convolutions of kolo's networks on one thread");
   program.add_option("--batch", batch)->check(CLI::PositiveNumber)->capture_default_str();
   program.add_option("--samples", samples)->check(CLI::PositiveNumber)->capture_default_str();
-  program.add_flag("--unet3d", is_unet3d, "Those of the 3-D U-Net instead of the image networks'");
+  program.add_option("--network", network, "Whose; images: those of the small image networks")
+      ->check(CLI::IsMember({"images", "resnet50", "unet3d"}))
+      ->capture_default_str();
   program.add_option("--ways", wanted, "Only these columns, each between quotation marks")
       ->check(CLI::IsMember(names));
   CLI11_PARSE(program, argc, argv);
@@ -215,7 +235,10 @@ int run(int argc, char** argv) {
     if (std::ranges::find(wanted, way.name) != wanted.end()) ways.push_back(way);
   keep_freed_memory();
   at::set_num_threads(1);
-  measure(is_unet3d ? unet3d_convolutions() : image_convolutions(), ways, batch, samples);
+  const auto geometries = network == "unet3d"     ? unet3d_convolutions()
+                          : network == "resnet50" ? resnet50_convolutions()
+                                                  : image_convolutions();
+  measure(geometries, ways, batch, samples);
   return 0;
 }
 
