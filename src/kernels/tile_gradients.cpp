@@ -19,28 +19,52 @@ namespace {
 // Gradients that no cache would keep until they are averaged.
 constexpr std::int64_t least_streamed = 2 << 20;
 
-// The field of the large side, a value of its vectors a row; `first` is where that of position 0
-// begins.
+// A window of the large side, a value of its vectors a row.
 struct Transposed {
-  std::unique_ptr<BFloat16[]> memory;
-  const BFloat16* first = nullptr;
+  Lines<BFloat16> memory;
   std::int64_t stride = 0;
 };
 
-Transposed transpose(const TileProblem& problem, const TileGrid& grid, const TileField& field) {
-  const auto vector = problem.large_vector();
-  const auto before = grid.rows_before(), channels = whole_units(problem.inputs(), tile_depth);
-  const auto stretches = (before + grid.phases() * grid.rows() + grid.rows_after()) / tile_depth;
-  Transposed result{.memory = uninitialized<BFloat16>(channels * stretches * tile_depth),
-                    .stride = stretches * tile_depth};
-  result.first = result.memory.get() + before;
-  at::parallel_for(0, stretches, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (auto i = begin; i < end; ++i) {
-      tile_products::transpose(field.first + (i * tile_depth - before) * vector, vector, channels,
-                               result.memory.get() + i * tile_depth, result.stride);
+// Some rows at a time, which stay in a cache until they are transposed.
+Transposed transpose(const TileGrid& grid, const TileValues& input, std::int64_t channels,
+                     const TileWindow& window) {
+  constexpr std::int64_t stretches_at_once = 8;
+  const auto stretches = (grid.phases() * window.rows + tile_depth - 1) / tile_depth;
+  const auto overlap = (channels - 1) / input.length;  // of vectors of whole lines
+  Transposed result;
+  result.stride = (stretches | 1) * tile_depth;  // rows of a tile: in different sets of a cache
+  result.memory = uninitialized<BFloat16>(channels * result.stride + tile_depth);
+  at::parallel_for(0, stretches, stretches_at_once, [&](std::int64_t begin, std::int64_t end) {
+    const auto room =
+        uninitialized<BFloat16>((stretches_at_once * tile_depth + overlap + 1) * input.length);
+    for (auto first = begin; first < end; first += stretches_at_once) {
+      const auto last = std::min(first + stretches_at_once, end);
+      const auto* rows =
+          grid.take(input, window, first * tile_depth, last * tile_depth + overlap, room.get());
+      for (auto i = first; i < last; ++i, rows += tile_depth * input.length)
+        tile_products::transpose(rows, input.length, channels, result.memory.get() + i * tile_depth,
+                                 result.stride);
     }
   });
   return result;
+}
+
+// Tiles of the output's gradient, a stretch of positions after the other.
+Lines<BFloat16> pack(const TileGrid& grid, const TileValues& gradient,
+                     std::span<const std::int64_t> stretches) {
+  const auto count = narrow<std::int64_t>(stretches.size()), stride = count * tile_values;
+  const TileWindow window{.rows = stretches.back() + tile_depth};
+  auto packed = uninitialized<BFloat16>(gradient.length / tile_lanes * stride);
+  at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto room = uninitialized<BFloat16>(tile_depth * gradient.length);
+    for (auto i = begin; i < end; ++i) {
+      const auto first = stretches[static_cast<std::size_t>(i)];
+      const auto* const rows = grid.take(gradient, window, first, first + tile_depth, room.get());
+      tile_products::pack(rows, gradient.length, gradient.length, packed.get() + i * tile_values,
+                          stride);
+    }
+  });
+  return packed;
 }
 
 void put_block(const tile_products::Left& left, const tile_products::Right& right, bool is_streamed,
@@ -62,14 +86,14 @@ void put_block(const tile_products::Left& left, const tile_products::Right& righ
 // Taps of one phase, which come one after the other, meet the same values; but few positions stay
 // in a second-level cache together, and then gradients are written in the order of memory.
 void multiply_gradients(const TileProblem& problem, const std::vector<MetTap>& taps,
-                        const Transposed& transposed, std::span<const std::int64_t> stretches,
+                        const Transposed& transposed, std::span<const std::int64_t> columns,
                         const PackedTiles& packed, bool is_added, float* gradients) {
   const auto inputs = problem.inputs(), outputs = problem.geometry().outputs;
   constexpr std::size_t few_stretches = 8;
   const auto count = narrow<std::int64_t>(taps.size());
   const auto of_outputs = (outputs + block_lanes - 1) / block_lanes;
   const auto blocks = (inputs + block_lanes - 1) / block_lanes * of_outputs;
-  const bool is_by_taps = stretches.size() <= few_stretches;
+  const bool is_by_taps = columns.size() <= few_stretches;
   const bool is_streamed =
       is_by_taps && !is_added && blocks * count * block_lanes * block_lanes >= least_streamed;
   at::parallel_for(0, blocks * count, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -81,10 +105,10 @@ void multiply_gradients(const TileProblem& problem, const std::vector<MetTap>& t
       const auto& [tap, shift] =
           taps[static_cast<std::size_t>(is_by_taps ? i / blocks : i % count)];
       const auto* const upper =
-          transposed.first + in * transposed.stride + shift / problem.large_vector();
+          transposed.memory.get() + in * transposed.stride + shift / problem.large_vector();
       const auto rows = std::min(block_lanes, inputs - in);
       put_block({upper, rows > tile_lanes ? upper + tile_lanes * transposed.stride : nullptr,
-                 transposed.stride, stretches},
+                 transposed.stride, columns},
                 packed.at(out, outputs), is_streamed,
                 {gradients + (tap * inputs + in) * outputs + out, outputs, is_added}, rows,
                 std::min(block_lanes, outputs - out));
@@ -92,33 +116,40 @@ void multiply_gradients(const TileProblem& problem, const std::vector<MetTap>& t
   });
 }
 
+// Stretches of positions whose values stay in a second-level cache with the sums; where these
+// don't, so many that the sums are seldom read and written.
+std::size_t stretches_at_once(const TileProblem& problem, const TileGrid& grid) {
+  constexpr std::int64_t cached_sums = 1 << 18, cached_values = 1 << 19, most_positions = 4096;
+  const auto& geometry = problem.geometry();
+  auto positions = most_positions;
+  if (geometry.taps() * geometry.inputs * geometry.outputs <= cached_sums) {
+    const auto cached = cached_values / (grid.phases() * problem.inputs() + geometry.outputs);
+    positions = std::clamp(std::max(cached, 4 * grid.overlap()), block_lanes, most_positions);
+  }
+  return static_cast<std::size_t>(positions / tile_depth);
+}
+
 }  // namespace
 
-// A stretch of positions after the other, whose values stay in a second-level cache.
 void put_weight_gradients(const TileProblem& problem, const BFloat16* input,
-                          const BFloat16* output_gradient, std::int64_t samples, bool is_added,
-                          float* gradients) {
-  const auto inputs = problem.geometry().inputs, outputs = problem.geometry().outputs;
-  constexpr std::size_t most_stretches = 128;
-  const auto grid = problem.large_grid(samples);
-  const auto columns = whole_units(outputs, tile_lanes);
-  const auto transposed =
-      transpose(problem, grid, grid.fill(input, inputs, problem.large_vector()));
-  const auto to = grid.with_results().fill(output_gradient, outputs, columns);
+                          const BFloat16* output_gradient, float* gradients) {
+  const auto& geometry = problem.geometry();
+  const auto grid = problem.large_grid(geometry.batch), of_results = grid.with_results();
+  const TileValues from{input, geometry.inputs, problem.large_vector()};
+  const TileValues to{output_gradient, geometry.outputs, whole_units(geometry.outputs, tile_lanes)};
   const auto starts = grid.stretches(tile_depth);
-  for (std::size_t first = 0; first < starts.size(); first += most_stretches) {
-    const std::span stretches(starts.data() + first,
-                              std::min(most_stretches, starts.size() - first));
-    const auto count = narrow<std::int64_t>(stretches.size()), stride = count * tile_values;
-    const auto packed = uninitialized<BFloat16>(columns / tile_lanes * stride);
-    at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto i = begin; i < end; ++i) {
-        tile_products::pack(to.first + stretches[static_cast<std::size_t>(i)] * columns, columns,
-                            columns, packed.get() + i * tile_values, stride);
-      }
-    });
-    multiply_gradients(problem, problem.large_taps(grid), transposed, stretches,
-                       {packed.get(), stride}, is_added || first > 0, gradients);
+  const auto at_once = stretches_at_once(problem, grid);
+  for (std::size_t first = 0; first < starts.size(); first += at_once) {
+    const std::span stretches(starts.data() + first, std::min(at_once, starts.size() - first));
+    const auto window = grid.window_around(stretches.front(), stretches.back() + tile_depth);
+    const auto transposed =
+        transpose(grid, from, whole_units(problem.inputs(), tile_depth), window);
+    std::vector<std::int64_t> columns;
+    for (const auto start : stretches) columns.push_back(start - window.first);
+    const auto packed = pack(of_results, to, stretches);
+    multiply_gradients(problem, problem.large_taps(grid, window), transposed, columns,
+                       {packed.get(), narrow<std::int64_t>(stretches.size()) * tile_values},
+                       first > 0, gradients);
   }
 }
 

@@ -81,6 +81,7 @@ TileGrid TileGrid::of_large_lines(const TileAxes& axes, std::int64_t batch) {
   };
   grid.has_whole_lines_ = true;
   grid.zeros_of_line_ = line.padding;
+  grid.after_.back() = vectors(line.kernel) - 1;
   grid.values_.back() = line.large;
   grid.lengths_.back() =
       std::max(line.small - 1 + vectors(line.kernel), vectors(line.padding + line.large));
@@ -113,65 +114,92 @@ TileGrid TileGrid::with_results() const {
   return grid;
 }
 
-bool TileGrid::is_dense() const {
-  return !has_whole_lines_ && lengths_ == values_ && phases() == 1 && row(before_) == 0 &&
-         row(after_) == 0 && rows() % stretch == 0;
+bool TileGrid::is_dense(const TileValues& values) const {
+  return values.channels == values.length && !has_whole_lines_ && lengths_ == values_ &&
+         phases() == 1 && overlap() == 0 && rows() % stretch == 0;
 }
 
-std::int64_t TileGrid::rows_after() const {
-  return is_dense() ? 0 : row(after_) + 2 * stretch;  // it may begin at the last position
+TileWindow TileGrid::window_around(std::int64_t begin, std::int64_t end) const {
+  return {begin - row(before_), end - begin + overlap()};
 }
 
-std::int64_t TileGrid::shift_of(const TileAxes& axes, const Digits& tap) const {
+std::int64_t TileGrid::shift_of(const TileAxes& axes, const Digits& tap,
+                                const TileWindow& window) const {
   Digits shift{};
   std::int64_t phase = 0;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     shift[i] = axes[i].shift_of(tap[i]);
     phase = phase * axes[i].stride + axes[i].phase_of(tap[i]);
   }
-  return is_of_large_ ? phase * rows() + row(shift) : -row(shift);
+  return is_of_large_ ? phase * window.rows + row(shift) : -row(shift);
 }
 
-void TileGrid::fill_line(const BFloat16* values, std::int64_t channels, std::int64_t length,
-                         std::int64_t line, BFloat16* to) const {
-  const Digits counts = {phases() * batch_, lengths_[0], lengths_[1]};
-  const auto [plane, z, y] = digits_of(line, counts);
-  const auto phase = digits_of(plane / batch_, strides_);
-  const auto at_z = z * strides_[0] + phase[0], at_y = y * strides_[1] + phase[1];
+void TileGrid::copy_line(const TileValues& from, std::int64_t phase, std::int64_t line,
+                         std::int64_t x, std::int64_t count, BFloat16* to) const {
+  const auto channels = from.channels, length = from.length;
+  const auto [sample, z, y] = digits_of(line, {batch_, lengths_[0], lengths_[1]});
+  const auto at = digits_of(phase, strides_);
+  const auto at_z = z * strides_[0] + at[0], at_y = y * strides_[1] + at[1];
   const bool is_met = z < ends_[0] && y < ends_[1] && at_z < values_[0] && at_y < values_[1];
-  const auto* const from =
-      values + (((plane % batch_) * values_[0] + at_z) * values_[1] + at_y) * values_[2] * channels;
-  auto* const end = to + lengths_[2] * length;
+  const auto* const values =
+      from.values + ((sample * values_[0] + at_z) * values_[1] + at_y) * values_[2] * channels;
+  auto* const end = to + count * length;
   if (is_met && has_whole_lines_) {
-    to = std::fill_n(to, zeros_of_line_ * channels, BFloat16{});
-    to = std::copy_n(from, values_[2] * channels, to);
-  } else if (is_met && strides_[2] == 1 && channels == length) {
-    to = std::copy_n(from, std::min(ends_[2], values_[2]) * channels, to);
+    const auto first = zeros_of_line_ * channels, last = first + values_[2] * channels;
+    const auto from_here = std::clamp(x * length, first, last);
+    const auto to_here = std::clamp((x + count) * length, first, last);
+    if (x * length < first)
+      to = std::fill_n(to, std::min(first, (x + count) * length) - x * length, BFloat16{});
+    to = std::copy(values + from_here - first, values + to_here - first, to);
   } else if (is_met) {
-    for (auto x = phase[2]; x < values_[2] && x < ends_[2] * strides_[2]; x += strides_[2]) {
-      to = std::copy_n(from + x * channels, channels, to);
+    const auto met = std::min(ends_[2], (values_[2] - at[2] + strides_[2] - 1) / strides_[2]);
+    const auto* vector = values + (x * strides_[2] + at[2]) * channels;
+    auto left = std::clamp<std::int64_t>(met - x, 0, count);
+    if (strides_[2] == 1 && channels == length) {
+      to = std::copy_n(vector, left * channels, to);
+      left = 0;
+    }
+    for (; left > 0; --left, vector += strides_[2] * channels) {
+      to = std::copy_n(vector, channels, to);
       to = std::fill_n(to, length - channels, BFloat16{});
     }
   }
   std::fill(to, end, BFloat16{});
 }
 
-TileField TileGrid::fill(const BFloat16* values, std::int64_t channels, std::int64_t length) const {
-  if (is_dense() && channels == length) return {nullptr, values};
-  const auto before = rows_before() * length, after = rows_after() * length;
-  const auto whole = checked_product<std::int64_t>(std::array{phases(), rows(), length});
-  TileField field{std::make_unique_for_overwrite<BFloat16[]>(
-      static_cast<std::size_t>(before + whole + after + stretch))};
-  BFloat16* const first = field.memory.get() + before;
-  field.first = first;
-  std::fill_n(field.memory.get(), before, BFloat16{});
-  std::fill_n(first + whole, after + stretch, BFloat16{});
-  const auto line_length = lengths_[2] * length;
-  at::parallel_for(0, whole / line_length, 16, [&](std::int64_t begin, std::int64_t end) {
-    for (auto line = begin; line < end; ++line)
-      fill_line(values, channels, length, line, first + line * line_length);
+const BFloat16* TileGrid::take(const TileValues& from, const TileWindow& window, std::int64_t begin,
+                               std::int64_t end, BFloat16* room) const {
+  if (is_dense(from)) return from.values + (window.first + begin) * from.length;
+  auto* to = room;
+  for (auto row = begin; row < end;) {
+    const auto phase = row / window.rows, position = window.first + row % window.rows;
+    auto count = std::min(end - row, window.rows - row % window.rows);
+    if (position < 0) count = std::min(count, -position);
+    if (phase < phases() && position >= 0 && position < rows()) {
+      const auto x = position % lengths_[2];
+      count = std::min(count, lengths_[2] - x);
+      copy_line(from, phase, position / lengths_[2], x, count, to);
+    } else {
+      std::fill_n(to, count * from.length, BFloat16{});
+    }
+    row += count;
+    to += count * from.length;
+  }
+  return room;
+}
+
+TileField TileGrid::fill(const TileValues& from, const TileWindow& window) const {
+  if (is_dense(from)) return {nullptr, from.values, 0, from.length};
+  constexpr std::int64_t least_rows = 256;
+  const auto count = checked_product<std::int64_t>(std::array{phases(), window.rows});
+  const auto values = checked_multiply(count, from.length);
+  auto memory = uninitialized<BFloat16>(values + stretch);
+  at::parallel_for(0, count, least_rows, [&](std::int64_t begin, std::int64_t end) {
+    (void)take(from, window, begin, end, memory.get() + begin * from.length);
   });
-  return field;
+  std::fill_n(memory.get() + values, stretch, BFloat16{});  // vectors of whole lines overlap
+  const auto* const first = memory.get();
+  return {std::move(memory), first, window.first, from.length};
 }
 
 template <typename Work>

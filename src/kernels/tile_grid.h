@@ -3,14 +3,31 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <new>
+#include <utility>
 #include <vector>
 
 #include "base/half.h"
 #include "kernels/convolution_kernel.h"
+#include "kolo/base/checked.h"
 
 // Grids of positions on which every tap of a convolution is one shift, so that 16 positions in a
 // row are a matrix's rows, wherever a line ends.
 namespace kolo {
+
+// Memory that begins with a cache's line, as rows of tiles should.
+struct FreeLines {
+  void operator()(void* memory) const { ::operator delete (memory, std::align_val_t{64}); }
+};
+template <typename T>
+using Lines = std::unique_ptr<T[], FreeLines>;
+
+template <typename T>
+[[nodiscard]] Lines<T> uninitialized(std::int64_t values) {
+  const auto bytes = checked_multiply(values, std::int64_t{sizeof(T)});
+  return Lines<T>(
+      static_cast<T*>(::operator new (static_cast<std::size_t>(bytes), std::align_val_t{64})));
+}
 
 // One dimension of a convolution from `large` positions to `small` ones. Its positions on the large
 // side are `stride` phases: i = stride * j + phase. The tap k connects the small position o with
@@ -36,11 +53,33 @@ using TileAxes = std::array<TileAxis, 3>;  // missing ones come first
 // Three digits of a number, the last running fastest.
 using Digits = std::array<std::int64_t, 3>;
 
-// Memory of a field: vectors of channels on a grid, zeros between samples' lines and planes, and
-// before and after all.
-struct TileField {
-  std::unique_ptr<BFloat16[]> memory;
-  const BFloat16* first = nullptr;  // the first sample's first vector
+// Values, [batch, positions, channels], as vectors of a grid: `length` values, zeros after the
+// channels.
+struct TileValues {
+  const BFloat16* values = nullptr;
+  std::int64_t channels = 0, length = 0;
+};
+
+// Positions [first, first + rows) of a grid, of each phase.
+struct TileWindow {
+  std::int64_t first = 0, rows = 0;
+};
+
+// The vectors of a window, one phase after the other.
+class TileField {
+ public:
+  TileField(Lines<BFloat16> memory, const BFloat16* values, std::int64_t first, std::int64_t length)
+      : memory_(std::move(memory)), values_(values), first_(first), length_(length) {}
+
+  // The vector of a position of phase 0, which the window has.
+  [[nodiscard]] const BFloat16* at(std::int64_t position) const {
+    return values_ + (position - first_) * length_;
+  }
+
+ private:
+  Lines<BFloat16> memory_;  // null: the values lie elsewhere
+  const BFloat16* values_;
+  std::int64_t first_, length_;
 };
 
 // Rows of a tile: positions of the grid from `start` on, and for each the row of a result that it
@@ -67,17 +106,21 @@ class TileGrid {
   [[nodiscard]] std::int64_t rows() const {
     return batch_ * lengths_[0] * lengths_[1] * lengths_[2];
   }
-  [[nodiscard]] std::int64_t rows_before() const { return row(before_); }
-  [[nodiscard]] std::int64_t rows_after() const;
   [[nodiscard]] std::int64_t phases() const { return strides_[0] * strides_[1] * strides_[2]; }
-  // Rows from the grid of phase 0 to what a tap meets.
-  [[nodiscard]] std::int64_t shift_of(const TileAxes& axes, const Digits& tap) const;
+  // What all taps meet from positions [begin, end) on.
+  [[nodiscard]] TileWindow window_around(std::int64_t begin, std::int64_t end) const;
+  // Positions that windows have in common with the next.
+  [[nodiscard]] std::int64_t overlap() const { return row(before_) + row(after_); }
+  // Rows of a window from a position of phase 0 to what a tap meets.
+  [[nodiscard]] std::int64_t shift_of(const TileAxes& axes, const Digits& tap,
+                                      const TileWindow& window) const;
 
-  // Copies values, [batch, positions, channels], to vectors of the grid of `length` values, with
-  // zeros after the channels, side by side on LibTorch's threads; or takes them where they lie, if
-  // they are a whole grid.
-  [[nodiscard]] TileField fill(const BFloat16* values, std::int64_t channels,
-                               std::int64_t length) const;
+  // The vectors of a window's rows [begin, end), phases counted one after the other, and zeros
+  // after the last: copied to `room`, or where they lie, if the grid is dense.
+  [[nodiscard]] const BFloat16* take(const TileValues& from, const TileWindow& window,
+                                     std::int64_t begin, std::int64_t end, BFloat16* room) const;
+  // All of a window, in the same way, copied side by side on LibTorch's threads.
+  [[nodiscard]] TileField fill(const TileValues& from, const TileWindow& window) const;
 
   // Tiles that have all positions, of a phase of the result where it is the large side.
   [[nodiscard]] std::vector<TileRows> tiles(const Digits& phase) const;
@@ -91,10 +134,11 @@ class TileGrid {
   [[nodiscard]] std::int64_t row(const Digits& at) const {
     return (at[0] * lengths_[1] + at[1]) * lengths_[2] + at[2];
   }
-  void fill_line(const BFloat16* values, std::int64_t channels, std::int64_t length,
-                 std::int64_t line, BFloat16* to) const;
-  // Without zeros between, and in whole stretches.
-  [[nodiscard]] bool is_dense() const;
+  // Tells whether values lie in memory as on the grid: no zeros between, in whole stretches.
+  [[nodiscard]] bool is_dense(const TileValues& values) const;
+  // Copies `count` vectors from `x` on of a line of a phase; the lines of a batch are numbered.
+  void copy_line(const TileValues& from, std::int64_t phase, std::int64_t line, std::int64_t x,
+                 std::int64_t count, BFloat16* to) const;
   // Calls work(row, sample, position) for all positions in order.
   template <typename Work>
   void each_position(const Work& work) const;

@@ -46,10 +46,10 @@ TileGrid TileProblem::large_grid(std::int64_t batch) const {
                           : TileGrid::of_large(axes_, batch);
 }
 
-std::vector<MetTap> TileProblem::large_taps(const TileGrid& large) const {
+std::vector<MetTap> TileProblem::large_taps(const TileGrid& large, const TileWindow& window) const {
   std::vector<MetTap> taps;
   each_met_tap(large_axes_, [&](std::int64_t tap, const Digits& at) {
-    taps.push_back({tap, large.shift_of(large_axes_, at) * large_vector_});
+    taps.push_back({tap, large.shift_of(large_axes_, at, window) * large_vector_});
   });
   std::ranges::sort(taps, {}, &MetTap::shift);
   return taps;
@@ -60,7 +60,7 @@ std::vector<MetTap> TileProblem::small_taps(const TileGrid& small, const Digits&
   each_met_tap(axes_, [&](std::int64_t tap, const Digits& at) {
     for (std::size_t i = 0; i < at.size(); ++i)
       if (axes_[i].phase_of(at[i]) != phase[i]) return;
-    taps.push_back({tap, small.shift_of(axes_, at) * small_vector()});
+    taps.push_back({tap, small.shift_of(axes_, at, {}) * small_vector()});
   });
   return taps;
 }

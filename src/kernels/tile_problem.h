@@ -35,7 +35,8 @@ class TileProblem {
   [[nodiscard]] TileGrid small_grid() const { return TileGrid::of_small(axes_, geometry_.batch); }
   // Taps that don't fall on padding everywhere: by phases of the large side, and in each from the
   // first position to the last; or those of one phase, in the field of the small side.
-  [[nodiscard]] std::vector<MetTap> large_taps(const TileGrid& large) const;
+  [[nodiscard]] std::vector<MetTap> large_taps(const TileGrid& large,
+                                               const TileWindow& window) const;
   [[nodiscard]] std::vector<MetTap> small_taps(const TileGrid& small, const Digits& phase) const;
   [[nodiscard]] std::vector<Digits> phases() const;
 
@@ -46,19 +47,13 @@ class TileProblem {
   std::int64_t inputs_, large_vector_;
 };
 
-// Sets the gradients of all weights of some samples, [taps, inputs, outputs], or adds to them.
+// Sets the gradients of all weights, [taps, inputs, outputs].
 void put_weight_gradients(const TileProblem& problem, const BFloat16* input,
-                          const BFloat16* output_gradient, std::int64_t samples, bool is_added,
-                          float* gradients);
+                          const BFloat16* output_gradient, float* gradients);
 
 // The least multiple of `unit` that is not smaller.
 [[nodiscard]] constexpr std::int64_t whole_units(std::int64_t count, std::int64_t unit) {
   return (count + unit - 1) / unit * unit;
-}
-
-template <typename T>
-[[nodiscard]] std::unique_ptr<T[]> uninitialized(std::int64_t values) {
-  return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(values));
 }
 
 // Tiles of a right-hand factor: those of 16 columns lie together, `stride` values from the next

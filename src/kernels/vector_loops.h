@@ -11,8 +11,8 @@
 #include "kernels/winograd.h"
 
 // Loops that are written once and compiled for each width of vectors (vector_loops_avx512.cpp,
-// vector_loops_avx2.cpp), of which kernels take the widest that the processor has. Channels are a
-// multiple of 16.
+// vector_loops_avx2.cpp, vector_loops_neon.cpp), of which kernels take the widest that the
+// processor has. Channels are a multiple of 16.
 namespace kolo {
 
 // Loops over values of one type.
@@ -65,18 +65,22 @@ struct VectorLoops {
   }
 };
 
-// Loops of one width; nothing where this processor has no such vectors. On x86 alone
-// (vector_loops_avx512.cpp, vector_loops_avx2.cpp).
+// Loops of one width, on x86; nothing where this processor has no such vectors.
 [[nodiscard]] std::optional<VectorLoops> vector_loops_of_16();
 [[nodiscard]] std::optional<VectorLoops> vector_loops_of_8();
+// On aarch64.
+[[nodiscard]] VectorLoops vector_loops_of_4();
 
-// Loops that this processor has, the widest first; none where it has no vectors of 8 floats.
+// Loops that this processor has, the widest first; none on x86 without vectors of 8 floats, and on
+// other processors.
 [[nodiscard]] inline const std::vector<VectorLoops>& supported_vector_loops() {
   static const auto supported = [] {
     std::vector<VectorLoops> found;
 #if defined(__x86_64__)
     for (const auto& loops : {vector_loops_of_16(), vector_loops_of_8()})
       if (loops) found.push_back(*loops);
+#elif defined(__aarch64__)
+    found.push_back(vector_loops_of_4());
 #endif
     return found;
   }();

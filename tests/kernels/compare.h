@@ -24,7 +24,7 @@ class Threads {
 // Relative to the largest value: sums of up to some thousand products in float32, beside what a
 // rounding of the result to its type changes.
 inline void expect_close(const torch::Tensor& value, const torch::Tensor& reference,
-                         const std::string& what, double tolerance = 1e-5) {
+                         const std::string& what, double tolerance = 2e-5) {
   ASSERT_EQ(value.defined(), reference.defined()) << what;
   if (!value.defined()) return;
   ASSERT_EQ(value.sizes(), reference.sizes()) << what;
