@@ -116,16 +116,10 @@ void multiply_gradients(const TileProblem& problem, const std::vector<MetTap>& t
   });
 }
 
-// Stretches of positions whose values stay in a second-level cache with the sums; where these
-// don't, so many that the sums are seldom read and written.
-std::size_t stretches_at_once(const TileProblem& problem, const TileGrid& grid) {
-  constexpr std::int64_t cached_sums = 1 << 18, cached_values = 1 << 19, most_positions = 4096;
-  const auto& geometry = problem.geometry();
-  auto positions = most_positions;
-  if (geometry.taps() * geometry.inputs * geometry.outputs <= cached_sums) {
-    const auto cached = cached_values / (grid.phases() * problem.inputs() + geometry.outputs);
-    positions = std::clamp(std::max(cached, 4 * grid.overlap()), block_lanes, most_positions);
-  }
+// So many stretches of positions that their values stay in a second-level cache, and that windows
+// have little in common with the next.
+std::size_t stretches_at_once(const TileGrid& grid) {
+  const auto positions = std::clamp<std::int64_t>(4 * grid.overlap(), 1024, 4096);
   return static_cast<std::size_t>(positions / tile_depth);
 }
 
@@ -138,7 +132,7 @@ void put_weight_gradients(const TileProblem& problem, const BFloat16* input,
   const TileValues from{input, geometry.inputs, problem.large_vector()};
   const TileValues to{output_gradient, geometry.outputs, whole_units(geometry.outputs, tile_lanes)};
   const auto starts = grid.stretches(tile_depth);
-  const auto at_once = stretches_at_once(problem, grid);
+  const auto at_once = stretches_at_once(grid);
   for (std::size_t first = 0; first < starts.size(); first += at_once) {
     const std::span stretches(starts.data() + first, std::min(at_once, starts.size() - first));
     const auto window = grid.window_around(stretches.front(), stretches.back() + tile_depth);
