@@ -31,6 +31,13 @@ KOLO_INLINE inline void each_block(const ChannelRows& rows, const Work& work) {
     work(row, std::min(block, rows.count - row));
 }
 
+// Fetches what a tile's row has in the next block, which the processor doesn't foresee.
+template <int lanes, typename T>
+KOLO_INLINE inline void fetch(const T* values) {
+  constexpr int line = 64 / sizeof(T);
+  for (int lane = 0; lane < lanes; lane += line) __builtin_prefetch(values + lane);
+}
+
 // Values in memory may be rounded to bfloat16; computation is in float.
 KOLO_INLINE inline float load(float value) {
   return value;
@@ -52,6 +59,7 @@ KOLO_INLINE inline void sum_distances_of(std::int64_t count, std::int64_t channe
                                          double* __restrict sums, double* __restrict squares) {
   std::array<float, lanes> sum{}, square{};
   for (std::int64_t row = 0; row < count; ++row, values += channels) {
+    fetch<lanes>(values + count * channels);
     for (int lane = 0; lane < lanes; ++lane) {
       const float distance = load(values[lane]) - shift[lane];
       sum[lane] += distance;
@@ -91,6 +99,9 @@ KOLO_INLINE inline void sum_gradients_of(std::int64_t count, std::int64_t channe
                                          double* __restrict products) {
   std::array<float, lanes> sum{}, product{};
   for (std::int64_t row = 0; row < count; ++row) {
+    fetch<lanes>(values + count * channels);
+    fetch<lanes>(gradient + count * channels);
+    if constexpr (relu) fetch<lanes>(output + count * channels);
     for (int lane = 0; lane < lanes; ++lane) {
       float g = load(gradient[lane]);
       if constexpr (relu) g = load(output[lane]) <= 0 ? 0 : g;
