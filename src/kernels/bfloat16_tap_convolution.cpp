@@ -6,6 +6,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "kernels/aligned_values.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/products.h"
 #include "kernels/taps.h"
@@ -17,9 +18,8 @@ namespace {
 
 using bfloat16_products::Pair;
 
-std::unique_ptr<Pair[]> room_for_pairs(std::int64_t pairs, std::int64_t columns) {
-  return std::make_unique_for_overwrite<Pair[]>(
-      static_cast<std::size_t>(checked_multiply(pairs, columns)));
+AlignedValues<Pair> room_for_pairs(std::int64_t pairs, std::int64_t columns) {
+  return uninitialized<Pair>(checked_multiply(pairs, columns));
 }
 
 // Vectors of channels in channels-last memory, [batch, positions, channels].
@@ -96,7 +96,7 @@ class BFloat16TapConvolution final : public KernelByTaps {
  private:
   // Memory of a thread for the gradients of taps' matrices.
   struct GradientRoom {
-    std::unique_ptr<Pair[]> of_inputs, of_outputs;
+    AlignedValues<Pair> of_inputs, of_outputs;
     std::vector<BFloat16*> inputs, outputs;
     std::vector<const Pair*> a;
     std::vector<float*> c;

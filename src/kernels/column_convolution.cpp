@@ -4,6 +4,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "kernels/aligned_values.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/loops.h"
 #include "kernels/products.h"
@@ -61,8 +62,7 @@ class ColumnConvolution final : public ConvolutionKernel {
       return;
     }
     const auto pairs = geometry_.outputs / 2;
-    const auto packed = std::make_unique_for_overwrite<Pair[]>(
-        static_cast<std::size_t>(checked_multiply(pairs, columns_)));
+    const auto packed = uninitialized<Pair>(checked_multiply(pairs, columns_));
     bfloat16_products::pack(weights.data_ptr<float>(), columns_, geometry_.outputs, columns_,
                             packed.get(), columns_);
     const auto* const values = static_cast<const Pair*>(output_gradient.data_ptr());
@@ -112,8 +112,7 @@ class ColumnConvolution final : public ConvolutionKernel {
     constexpr std::int64_t values_of_block = 1 << 17;
     const auto line_columns = line_.output_length * columns_;
     const auto block = std::clamp<std::int64_t>(values_of_block / line_columns, 1, lines_out_);
-    const auto room = std::make_unique_for_overwrite<float[]>(
-        static_cast<std::size_t>(checked_multiply(block, line_columns)));
+    const auto room = uninitialized<float>(checked_multiply(block, line_columns));
     for (std::int64_t first = 0; first < lines_out_; first += block) {
       const auto lines = std::min(block, lines_out_ - first);
       products((sample * lines_out_ + first) * line_.output_length, lines * line_.output_length,

@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "kernels/aligned_values.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/products.h"
 #include "kernels/taps.h"
@@ -124,8 +125,8 @@ class TapConvolution final : public KernelByTaps {
     return {output.data_ptr<float>(), positions_out_, geometry_.outputs, geometry_.outputs};
   }
   // Room for the rows of any tap.
-  [[nodiscard]] std::unique_ptr<float[]> rows(std::int64_t channels) const {
-    return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(most_rows_ * channels));
+  [[nodiscard]] AlignedValues<float> rows(std::int64_t channels) const {
+    return uninitialized<float>(most_rows_ * channels);
   }
   [[nodiscard]] std::int64_t rows_of_tap(std::size_t tap) const {
     return geometry_.batch * std::ssize(taps_[tap]);

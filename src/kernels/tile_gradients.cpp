@@ -21,7 +21,7 @@ constexpr std::int64_t least_streamed = 2 << 20;
 
 // A window of the large side, a value of its vectors a row.
 struct Transposed {
-  Lines<BFloat16> memory;
+  AlignedValues<BFloat16> memory;
   std::int64_t stride = 0;
 };
 
@@ -50,8 +50,8 @@ Transposed transpose(const TileGrid& grid, const TileValues& input, std::int64_t
 }
 
 // Tiles of the output's gradient, a stretch of positions after the other.
-Lines<BFloat16> pack(const TileGrid& grid, const TileValues& gradient,
-                     std::span<const std::int64_t> stretches) {
+AlignedValues<BFloat16> pack(const TileGrid& grid, const TileValues& gradient,
+                             std::span<const std::int64_t> stretches) {
   const auto count = narrow<std::int64_t>(stretches.size()), stride = count * tile_values;
   const TileWindow window{.rows = stretches.back() + tile_depth};
   auto packed = uninitialized<BFloat16>(gradient.length / tile_lanes * stride);

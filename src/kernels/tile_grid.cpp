@@ -63,6 +63,7 @@ TileGrid TileGrid::of_large(const TileAxes& axes, std::int64_t batch) {
     grid.after_[i] = axis.highest();
     grid.values_[i] = axis.large;
     grid.strides_[i] = axis.stride;
+    grid.phases_[i] = axis.phases();
     grid.ends_[i] = std::min(axis.of_phase(), axis.small + axis.highest());
     grid.positions_[i] = grid.results_[i] = axis.small;
     grid.result_strides_[i] = 1;
@@ -96,7 +97,7 @@ TileGrid TileGrid::of_small(const TileAxes& axes, std::int64_t batch) {
     grid.before_[i] = axis.highest();
     grid.after_[i] = -axis.lowest();
     grid.values_[i] = grid.ends_[i] = axis.small;
-    grid.strides_[i] = 1;
+    grid.strides_[i] = grid.phases_[i] = 1;
     grid.positions_[i] = axis.of_phase();
     grid.results_[i] = axis.large;
     grid.result_strides_[i] = axis.stride;
@@ -110,7 +111,7 @@ TileGrid TileGrid::with_results() const {
   grid.is_of_large_ = grid.has_whole_lines_ = false;
   grid.before_ = grid.after_ = {};
   grid.values_ = grid.ends_ = positions_;
-  grid.strides_ = {1, 1, 1};
+  grid.strides_ = grid.phases_ = {1, 1, 1};
   return grid;
 }
 
@@ -129,7 +130,7 @@ std::int64_t TileGrid::shift_of(const TileAxes& axes, const Digits& tap,
   std::int64_t phase = 0;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     shift[i] = axes[i].shift_of(tap[i]);
-    phase = phase * axes[i].stride + axes[i].phase_of(tap[i]);
+    phase = phase * phases_[i] + axes[i].phase_of(tap[i]);
   }
   return is_of_large_ ? phase * window.rows + row(shift) : -row(shift);
 }
@@ -138,7 +139,7 @@ void TileGrid::copy_line(const TileValues& from, std::int64_t phase, std::int64_
                          std::int64_t x, std::int64_t count, BFloat16* to) const {
   const auto channels = from.channels, length = from.length;
   const auto [sample, z, y] = digits_of(line, {batch_, lengths_[0], lengths_[1]});
-  const auto at = digits_of(phase, strides_);
+  const auto at = digits_of(phase, phases_);
   const auto at_z = z * strides_[0] + at[0], at_y = y * strides_[1] + at[1];
   const bool is_met = z < ends_[0] && y < ends_[1] && at_z < values_[0] && at_y < values_[1];
   const auto* const values =

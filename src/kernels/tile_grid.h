@@ -3,31 +3,16 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <utility>
 #include <vector>
 
 #include "base/half.h"
+#include "kernels/aligned_values.h"
 #include "kernels/convolution_kernel.h"
-#include "kolo/base/checked.h"
 
 // Grids of positions on which every tap of a convolution is one shift, so that 16 positions in a
 // row are a matrix's rows, wherever a line ends.
 namespace kolo {
-
-// Memory that begins with a cache's line, as rows of tiles should.
-struct FreeLines {
-  void operator()(void* memory) const { ::operator delete (memory, std::align_val_t{64}); }
-};
-template <typename T>
-using Lines = std::unique_ptr<T[], FreeLines>;
-
-template <typename T>
-[[nodiscard]] Lines<T> uninitialized(std::int64_t values) {
-  const auto bytes = checked_multiply(values, std::int64_t{sizeof(T)});
-  return Lines<T>(
-      static_cast<T*>(::operator new (static_cast<std::size_t>(bytes), std::align_val_t{64})));
-}
 
 // One dimension of a convolution from `large` positions to `small` ones. Its positions on the large
 // side are `stride` phases: i = stride * j + phase. The tap k connects the small position o with
@@ -44,6 +29,8 @@ struct TileAxis {
   [[nodiscard]] std::int64_t highest() const { return shift_of(kernel - 1); }
   // Positions of phase 0, which has the most.
   [[nodiscard]] std::int64_t of_phase() const { return (large + stride - 1) / stride; }
+  // Phases that taps meet: a single one meets the first, without padding.
+  [[nodiscard]] std::int64_t phases() const { return kernel == 1 && padding == 0 ? 1 : stride; }
 };
 
 using TileAxes = std::array<TileAxis, 3>;  // missing ones come first
@@ -68,7 +55,8 @@ struct TileWindow {
 // The vectors of a window, one phase after the other.
 class TileField {
  public:
-  TileField(Lines<BFloat16> memory, const BFloat16* values, std::int64_t first, std::int64_t length)
+  TileField(AlignedValues<BFloat16> memory, const BFloat16* values, std::int64_t first,
+            std::int64_t length)
       : memory_(std::move(memory)), values_(values), first_(first), length_(length) {}
 
   // The vector of a position of phase 0, which the window has.
@@ -77,7 +65,7 @@ class TileField {
   }
 
  private:
-  Lines<BFloat16> memory_;  // null: the values lie elsewhere
+  AlignedValues<BFloat16> memory_;  // null: the values lie elsewhere
   const BFloat16* values_;
   std::int64_t first_, length_;
 };
@@ -106,7 +94,7 @@ class TileGrid {
   [[nodiscard]] std::int64_t rows() const {
     return batch_ * lengths_[0] * lengths_[1] * lengths_[2];
   }
-  [[nodiscard]] std::int64_t phases() const { return strides_[0] * strides_[1] * strides_[2]; }
+  [[nodiscard]] std::int64_t phases() const { return phases_[0] * phases_[1] * phases_[2]; }
   // What all taps meet from positions [begin, end) on.
   [[nodiscard]] TileWindow window_around(std::int64_t begin, std::int64_t end) const;
   // Positions that windows have in common with the next.
@@ -145,11 +133,11 @@ class TileGrid {
 
   std::int64_t batch_ = 0;
   bool is_of_large_ = false;
-  Digits lengths_{};                // of the grid
-  Digits before_{}, after_{};       // how far shifts lead
-  Digits values_{}, strides_{};     // lengths of the values, and the phases that they are taken by
-  Digits ends_{};                   // values from here on are not met
-  std::int64_t zeros_of_line_ = 0;  // before the values of a whole line
+  Digits lengths_{};                        // of the grid
+  Digits before_{}, after_{};               // how far shifts lead
+  Digits values_{}, strides_{}, phases_{};  // lengths of the values, and how they are taken
+  Digits ends_{};                           // values from here on are not met
+  std::int64_t zeros_of_line_ = 0;          // before the values of a whole line
   bool has_whole_lines_ = false;
   Digits positions_{};  // of a result's phase
   Digits results_{}, result_strides_{};

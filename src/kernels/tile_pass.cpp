@@ -17,7 +17,7 @@ constexpr std::int64_t most_packed = 1 << 19;  // weights that stay in a second-
 
 // Weights of some taps, and where they meet the field.
 struct PackedTaps {
-  Lines<BFloat16> memory;
+  AlignedValues<BFloat16> memory;
   std::int64_t stride = 0;
   std::vector<std::int64_t> shifts;
 };
@@ -100,7 +100,7 @@ void compute_whole(std::span<const TileRows> tiles, std::span<const MetTap> taps
   const auto at_once =
       static_cast<std::size_t>(std::max<std::int64_t>(most_packed / memory.values_of_tap(), 1));
   const bool is_whole = at_once >= taps.size();
-  Lines<float> sums;
+  AlignedValues<float> sums;
   for (std::size_t first = 0; first == 0 || first < taps.size(); first += at_once) {
     const auto packed =
         pack(taps.subspan(first, std::min(at_once, taps.size() - first)), memory, packer);

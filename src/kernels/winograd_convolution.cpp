@@ -6,6 +6,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "kernels/aligned_values.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/products.h"
 #include "kernels/vector_loops.h"
@@ -33,10 +34,6 @@ constexpr std::int64_t most_tiles = 60, most_tiles_of_kept = 240;
 // Bytes of coefficients of taps that a thread makes and uses up before it makes more: a third-level
 // cache usually has more per core.
 constexpr std::int64_t most_bytes_of_taps = 8 << 20;
-
-std::unique_ptr<float[]> room_for(std::int64_t values) {
-  return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(values));
-}
 
 // Calls work(range) for ranges of `length`, the last one perhaps shorter.
 template <typename Work>
@@ -121,8 +118,9 @@ class WinogradConvolution final : public ConvolutionKernel {
     const Rows rows(*this, outputs, geometry_.inputs > inputs_of_panel_, spread);
     for_panels(geometry_.inputs, inputs_of_panel_, [&](Range inputs) {
       const auto row = phases_ * inputs.count;
-      const auto coefficients = room_for(checked_multiply(products_, row * outputs));
-      const auto values = room_for(checked_multiply(products_, rows.tiles_of_block() * row));
+      const auto coefficients = uninitialized<float>(checked_multiply(products_, row * outputs));
+      const auto values =
+          uninitialized<float>(checked_multiply(products_, rows.tiles_of_block() * row));
       rows.for_blocks({0, tiles_.count()}, [&](Range tiles, Coefficients of_outputs) {
         const Coefficients of_inputs{values.get(), tiles.count * row};
         tiles_.spread(Spread::inputs, input, inputs, tiles, of_inputs);
@@ -153,7 +151,7 @@ class WinogradConvolution final : public ConvolutionKernel {
         spread_ = spread;
         return;
       }
-      kept_ = room_for(checked_multiply(products_, checked_multiply(tiles_, length_)));
+      kept_ = uninitialized<float>(checked_multiply(products_, checked_multiply(tiles_, length_)));
       at::parallel_for(0, tiles_, 8, [&](std::int64_t begin, std::int64_t end) {
         spread({begin, end - begin}, kept().from_row(begin, length_));
       });
@@ -166,8 +164,9 @@ class WinogradConvolution final : public ConvolutionKernel {
     // Calls work(tiles, their rows). From any thread.
     template <typename Work>
     void for_blocks(Range all, const Work& work) const {
-      std::unique_ptr<float[]> room;
-      if (!kept_) room = room_for(checked_multiply(products_, tiles_of_block() * length_));
+      AlignedValues<float> room;
+      if (!kept_)
+        room = uninitialized<float>(checked_multiply(products_, tiles_of_block() * length_));
       for_ranges(all, tiles_of_block(), [&](Range tiles) {
         if (kept_) return work(tiles, kept().from_row(tiles.first, length_));
         const Coefficients rows{room.get(), tiles.count * length_};
@@ -181,7 +180,7 @@ class WinogradConvolution final : public ConvolutionKernel {
 
     std::int64_t products_, tiles_, length_;
     std::function<void(Range, Coefficients)> spread_;
-    std::unique_ptr<float[]> kept_;
+    AlignedValues<float> kept_;
   };
 
   // Product of tiles' rows, of `inner` coefficients, with taps, which gives rows of `channels`,
@@ -202,13 +201,13 @@ class WinogradConvolution final : public ConvolutionKernel {
         std::max<std::int64_t>(most_taps / (taps_of_channel * pass.panel), 1) * pass.panel;
     const Rows rows(*this, pass.inner, block < pass.channels, spread);
     for_pieces(pass, block, [&](Range channels, Range tiles_of_unit) {
-      const auto taps = room_for(checked_multiply(taps_of_channel, channels.count));
+      const auto taps = uninitialized<float>(checked_multiply(taps_of_channel, channels.count));
       const auto at = [&](Range panel) {
         return taps.get() + (panel.first - channels.first) * taps_of_channel;
       };
       for_ranges(channels, pass.panel, [&](Range panel) { spread_taps(panel, at(panel)); });
-      const auto results =
-          room_for(products_ * rows.tiles_of_block() * pass.panel * pass.columns_of_channel);
+      const auto results = uninitialized<float>(products_ * rows.tiles_of_block() * pass.panel *
+                                                pass.columns_of_channel);
       rows.for_blocks(tiles_of_unit, [&](Range tiles, Coefficients of_tiles) {
         for_ranges(channels, pass.panel, [&](Range panel) {
           const auto columns = panel.count * pass.columns_of_channel;
