@@ -18,10 +18,6 @@ namespace {
 
 using bfloat16_products::Pair;
 
-AlignedValues<Pair> room_for_pairs(std::int64_t pairs, std::int64_t columns) {
-  return uninitialized<Pair>(checked_multiply(pairs, columns));
-}
-
 // Vectors of channels in channels-last memory, [batch, positions, channels].
 template <typename T>
 struct Vectors {
@@ -102,8 +98,8 @@ class BFloat16TapConvolution final : public KernelByTaps {
     std::vector<float*> c;
 
     GradientRoom(std::int64_t pairs, const ConvolutionGeometry& geometry)
-        : of_inputs(room_for_pairs(pairs, geometry.inputs)),
-          of_outputs(room_for_pairs(pairs, geometry.outputs)) {}
+        : of_inputs(uninitialized<Pair>(checked_multiply(pairs, geometry.inputs))),
+          of_outputs(uninitialized<Pair>(checked_multiply(pairs, geometry.outputs))) {}
   };
 
   // Columns of a tap's matrix that are packed at once: as many as stay in a second-level cache,
@@ -119,7 +115,7 @@ class BFloat16TapConvolution final : public KernelByTaps {
   void add_products(const Vectors<Pair>& from, const Vectors<float>& to, const Pack& pack) const {
     for_channels(to.channels, [&](std::int64_t begin, std::int64_t channels) {
       const auto block = columns_of_block(from.channels);
-      const auto packed = room_for_pairs(from.channels, block);
+      const auto packed = uninitialized<Pair>(checked_multiply(from.channels, block));
       std::vector<Pair*> sources;
       std::vector<float*> sums;
       for (auto first = begin; first < begin + channels; first += block) {

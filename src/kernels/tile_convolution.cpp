@@ -3,10 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <span>
 #include <vector>
-
-#include <ATen/Parallel.h>
 
 #include "kernels/convolution_kernel.h"
 #include "kernels/tile_pass.h"
