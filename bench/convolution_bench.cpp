@@ -37,11 +37,13 @@ struct Case {
   std::int64_t inputs, size, outputs, kernel, stride;
 };
 
-std::vector<ConvolutionGeometry> convolutions_of_images(std::span<const Case> cases) {
+// Convolutions of so many dimensions; those of kernel 5, mnist_net's, have no padding.
+std::vector<ConvolutionGeometry> convolutions_of(std::span<const Case> cases,
+                                                 std::size_t dimensions) {
   std::vector<ConvolutionGeometry> found;
   for (const auto& [inputs, size, outputs, kernel, stride] : cases) {
-    found.push_back(
-        geometry_of(inputs, {size, size}, outputs, kernel, stride, kernel == 5 ? 0 : kernel / 2));
+    found.push_back(geometry_of(inputs, std::vector(dimensions, size), outputs, kernel, stride,
+                                kernel == 5 ? 0 : (kernel - 1) / 2));
   }
   return found;
 }
@@ -55,7 +57,7 @@ std::vector<ConvolutionGeometry> image_convolutions() {
       {512, 2, 512, 3, 1}, {3, 32, 16, 3, 1},   {16, 16, 32, 3, 1},  {32, 8, 64, 3, 1},
       {1, 28, 10, 5, 1},   {10, 12, 20, 5, 1},
   };
-  return convolutions_of_images(cases);
+  return convolutions_of(cases, 2);
 }
 
 // Convolutions of resnet50 for images of 224 x 224, each once, without the stem.
@@ -68,7 +70,7 @@ std::vector<ConvolutionGeometry> resnet50_convolutions() {
       {1024, 14, 2048, 1, 2}, {1024, 14, 512, 1, 1}, {512, 14, 512, 3, 2},  {512, 7, 2048, 1, 1},
       {2048, 7, 512, 1, 1},   {512, 7, 512, 3, 1},
   };
-  return convolutions_of_images(cases);
+  return convolutions_of(cases, 2);
 }
 
 // Convolutions of unet3d at full scale, down and up. A transposed one stands as the convolution
@@ -78,10 +80,7 @@ std::vector<ConvolutionGeometry> unet3d_convolutions() {
                             {256, 8, 512, 4, 2},  {512, 4, 512, 4, 2},  {512, 2, 512, 4, 2},
                             {512, 2, 512, 4, 2},  {512, 4, 1024, 4, 2}, {256, 8, 1024, 4, 2},
                             {128, 16, 512, 4, 2}, {64, 32, 256, 4, 2},  {5, 64, 128, 4, 2}};
-  std::vector<ConvolutionGeometry> found;
-  for (const auto& [inputs, size, outputs, kernel, stride] : cases)
-    found.push_back(geometry_of(inputs, {size, size, size}, outputs, kernel, stride, 1));
-  return found;
+  return convolutions_of(cases, 3);
 }
 
 std::vector<std::int64_t> lengths(std::int64_t first, std::int64_t second,

@@ -1,12 +1,12 @@
 #include "kolo/data/dataset.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/aligned_values.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
@@ -36,11 +36,8 @@ void copy_round(const std::vector<float>& pool, std::size_t start, std::span<flo
 }  // namespace
 
 void load_alone(const MemoryLoad& load) {
-  constexpr std::align_val_t alignment{64};
-  const std::shared_ptr<std::byte> memory(
-      static_cast<std::byte*>(::operator new(load.bytes, alignment)),
-      [](std::byte* bytes) { ::operator delete(bytes, alignment); });
-  load.read(memory, 0, 1);
+  auto memory = uninitialized<std::byte>(narrow<std::int64_t>(load.bytes));
+  load.read({memory.release(), FreeAligned{}}, 0, 1);
 }
 
 std::optional<MemoryLoad> load_later_or_now(MemoryLoad load, bool later) {

@@ -6,7 +6,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "kernels/aligned_values.h"
+#include "base/aligned_values.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/products.h"
 #include "kernels/taps.h"

@@ -7,7 +7,7 @@
 // channels are. The loops are in vector_loops.h.
 namespace kolo::image_lanes {
 
-inline constexpr std::int64_t lanes = 16;  // two vectors, where they hold 8
+inline constexpr std::int64_t lanes = 16;  // of one vector or more
 inline constexpr std::int64_t longest_kernel = 11;
 inline constexpr std::int64_t group = 5;  // so many outputs are computed together
 

@@ -62,9 +62,6 @@ class TileConvolution final : public ConvolutionKernel {
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
                        const torch::Tensor& weight_gradient) override {
     const auto gradients = room_by_taps(weight_gradient);
-    const auto met =
-        narrow<std::int64_t>(problem_.large_taps(problem_.large_grid(1), {.rows = 1}).size());
-    if (met * problem_.inputs() * geometry().outputs < gradients.numel()) gradients.zero_();
     put_weight_gradients(problem_, values_of(input), values_of(output_gradient),
                          gradients.data_ptr<float>());
     copy_from_taps(gradients, weight_gradient);

@@ -115,8 +115,8 @@ void multiply_gradients(const TileProblem& problem, const std::vector<MetTap>& t
   });
 }
 
-// So many stretches of positions that their values stay in a second-level cache, and that windows
-// have little in common with the next.
+// Counts stretches of positions whose values stay in a second-level cache, and whose windows have
+// little in common with the next.
 std::size_t stretches_at_once(const TileGrid& grid) {
   const auto positions = std::clamp<std::int64_t>(4 * grid.overlap(), 1024, 4096);
   return static_cast<std::size_t>(positions / tile_depth);
@@ -140,7 +140,12 @@ void put_weight_gradients(const TileProblem& problem, const BFloat16* input,
     std::vector<std::int64_t> columns;
     for (const auto start : stretches) columns.push_back(start - window.first);
     const auto packed = pack(of_results, to, stretches);
-    multiply_gradients(problem, problem.large_taps(grid, window), transposed, columns,
+    const auto taps = problem.large_taps(grid, window);
+    const auto values_of_tap = problem.inputs() * geometry.outputs;
+    const auto values = geometry.taps() * geometry.inputs * geometry.outputs;
+    if (first == 0 && narrow<std::int64_t>(taps.size()) * values_of_tap < values)
+      std::fill_n(gradients, values, 0.F);  // of taps that fall on padding alone
+    multiply_gradients(problem, taps, transposed, columns,
                        {packed.get(), narrow<std::int64_t>(stretches.size()) * tile_values},
                        first > 0, gradients);
   }

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/aligned_values.h"
 #include "base/half.h"
-#include "kernels/aligned_values.h"
 #include "kernels/convolution_kernel.h"
 
 // Grids of positions on which every tap of a convolution is one shift, so that 16 positions in a
@@ -94,7 +94,7 @@ class TileGrid {
     return batch_ * lengths_[0] * lengths_[1] * lengths_[2];
   }
   [[nodiscard]] std::int64_t phases() const { return phases_[0] * phases_[1] * phases_[2]; }
-  // What all taps meet from positions [begin, end) on.
+  // The window that all taps meet from positions [begin, end) on.
   [[nodiscard]] TileWindow window_around(std::int64_t begin, std::int64_t end) const;
   // Positions that windows have in common with the next.
   [[nodiscard]] std::int64_t overlap() const { return row(before_) + row(after_); }

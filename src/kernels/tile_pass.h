@@ -17,7 +17,7 @@ struct ResultPhase {
   std::vector<TileRows> tiles;
 };
 
-// What is read and written: vectors of `chunks` tiles of the inner dimension, and rows of
+// Memory that is read and written: vectors of `chunks` tiles of the inner dimension, and rows of
 // `channels` results.
 struct PassMemory {
   TileValues from;

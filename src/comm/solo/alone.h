@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
-#include <new>
 
 #include <fmt/format.h>
 
+#include "base/aligned_values.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/collective_call.h"
 
@@ -15,11 +17,10 @@ namespace kolo {
 
 // Zero-filled private memory, aligned for the widest vector instructions.
 inline std::shared_ptr<std::byte> allocate_aligned(std::size_t bytes) {
-  constexpr std::align_val_t alignment{64};
-  const std::size_t size = std::max<std::size_t>(bytes, 1);
-  auto* memory = static_cast<std::byte*>(::operator new(size, alignment));
-  std::memset(memory, 0, size);
-  return {memory, [](std::byte* pointer) { ::operator delete(pointer, alignment); }};
+  const auto size = std::max<std::int64_t>(narrow<std::int64_t>(bytes), 1);
+  auto memory = uninitialized<std::byte>(size);
+  std::fill_n(memory.get(), size, std::byte{});
+  return {memory.release(), FreeAligned{}};
 }
 
 // Does a collective of one rank: reductions are the values themselves, and data that goes from rank
