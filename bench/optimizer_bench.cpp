@@ -5,9 +5,10 @@
 // Every rank copies a buffer of as many float32 values, and makes a step of each optimizer on
 // buffers of its own, in turns; a turn is as long as its slowest rank's. A copy moves 8 bytes per
 // value, a step of Adam 28: parameters, both states and the gradient are read, all but the gradient
-// written. Shares are of the copy's bytes per second. In the last row the ranks of a node
-// share the step (see ArenaOptimizer): each makes its part of it and writes the new values to the
-// others, which the bytes don't count. For GPUs: device_bench.
+// written. Shares are of the copy's bytes per second. In the last rows the ranks of a node share
+// the step (see ArenaOptimizer): each makes its part of it, alone, after an all-reduce of the
+// gradients (which reads and writes all ranks' gradients), and with their average in the same pass.
+// For GPUs: device_bench.
 #include <cstring>
 #include <iostream>
 
@@ -19,6 +20,7 @@
 #include "kolo/comm/mpi.h"
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/tensor_collectives.h"
 
 namespace kolo {
 namespace {
@@ -56,32 +58,43 @@ class Buffers {
 // Adam over an arena of one parameter, as training has it.
 class SharedAdam {
  public:
-  SharedAdam(const Communicator& communicator, std::size_t elements)
-      : parameter_(network_.register_parameter(
+  SharedAdam(const Communicator& communicator, std::size_t elements, bool averages)
+      : communicator_(communicator),
+        parameter_(network_.register_parameter(
             "weight", torch::zeros({static_cast<std::int64_t>(elements)}))),
         arena_(std::make_shared<ParameterArena>(communicator, network_)),
-        optimizer_(communicator, arena_, make_adam({}), StepSharing{.enabled = true}) {}
+        optimizer_(communicator, arena_, make_adam({}),
+                   StepSharing{.enabled = true, .averages = averages}) {}
 
+  void average() { all_reduce(communicator_, arena_->flat_gradients(0), ReduceOp::average); }
   void step(std::int64_t step) {
     optimizer_.update(0, 1e-4, step);
     optimizer_.finish();
   }
 
  private:
+  Communicator communicator_;
   torch::nn::Module network_;
   torch::Tensor parameter_;
   std::shared_ptr<ParameterArena> arena_;
   ArenaOptimizer optimizer_;
 };
 
-std::vector<Pass> passes_of(Buffers& buffers, SharedAdam& shared_adam, int ranks) {
+std::vector<Pass> passes_of(Buffers& buffers, SharedAdam& shared, SharedAdam& averaging,
+                            int ranks) {
   const std::shared_ptr<const FlatOptimizer> sgd = make_sgd({.momentum = .9}), adam = make_adam({});
   return {{"copy", 8, [&](std::int64_t) { buffers.copy(); }},
           {"sgd with momentum", 20,
            [&buffers, sgd](std::int64_t step) { sgd->update(buffers.slice(), 1e-4, step); }},
           {"adam", 28,
            [&buffers, adam](std::int64_t step) { adam->update(buffers.slice(), 1e-4, step); }},
-          {"adam, shared", 28. / ranks, [&](std::int64_t step) { shared_adam.step(step); }}};
+          {"adam, shared", 28. / ranks, [&](std::int64_t step) { shared.step(step); }},
+          {"average, then adam", 8 + 28. / ranks,
+           [&](std::int64_t step) {
+             shared.average();
+             shared.step(step);
+           }},
+          {"average in adam", 4 + 24. / ranks, [&](std::int64_t step) { averaging.step(step); }}};
 }
 
 // Seconds of each pass, medians of the rounds.
@@ -114,8 +127,9 @@ void run(int argc, char** argv) {
   }
   const auto communicator = mpi_communicator();
   Buffers buffers(options.elements);
-  SharedAdam shared_adam(communicator, options.elements);
-  const auto passes = passes_of(buffers, shared_adam, communicator.size());
+  SharedAdam shared(communicator, options.elements, false);
+  SharedAdam averaging(communicator, options.elements, true);
+  const auto passes = passes_of(buffers, shared, averaging, communicator.size());
   const auto seconds = measure(communicator, passes, options.rounds);
   if (communicator.rank() != 0) return;
   const auto rate = [&](std::size_t pass) {

@@ -123,14 +123,20 @@ class Simulation {
     return measured + work_share_ * profile_.deviation_seconds * (here - there);
   }
 
-  // Share of an update's time that a rank takes where the ranks of a node share the update: its
-  // part of the memory, and what it writes into the other ranks' parameters, for which a line is
-  // read as well.
+  [[nodiscard]] bool shares_updates() const {
+    return layout_.ranks_on_node() > 1 && profile_.shared_update_passes > 0;
+  }
+  // Ranks of a single node average gradients in the update that they share.
+  [[nodiscard]] bool averages_in_update() const {
+    return shares_updates() && layout_.nodes() == 1 && profile_.updates_by_bucket;
+  }
+  // Share of an update's time that a rank takes: of its part of the memory, and of the other ranks'
+  // gradients for it where it averages them.
   [[nodiscard]] double update_share() const {
+    if (!shares_updates()) return 1;
     const auto ranks = static_cast<double>(layout_.ranks_on_node());
     const auto passes = static_cast<double>(profile_.shared_update_passes);
-    if (layout_.ranks_on_node() == 1 || passes == 0) return 1;
-    return (passes + 2 * (ranks - 1)) / (passes * ranks);
+    return (passes + (averages_in_update() ? ranks - 1 : 0)) / (passes * ranks);
   }
 
   void compute(double seconds) { rank_.compute(stretch_ * seconds, share_); }
@@ -158,7 +164,8 @@ class Simulation {
         const double ready = std::max(done, bucket->ready_seconds);
         compute(piece.share * (ready - done));
         done = ready;
-        averaged_.push_back(all_reduce(static_cast<double>(bucket->bytes)));
+        if (!averages_in_update())
+          averaged_.push_back(all_reduce(static_cast<double>(bucket->bytes)));
       }
       if (is_last) agreement_ = all_reduce(agreement_bytes);
       compute(piece.share * std::max(0., end - done));
@@ -169,8 +176,9 @@ class Simulation {
   void update() {
     double bytes = 0;
     for (const auto& bucket : profile_.buckets) bytes += static_cast<double>(bucket.bytes);
-    if (!profile_.updates_by_bucket || profile_.buckets.empty()) rank_.wait_for(agreement_);
-    if (profile_.buckets.empty()) return compute(optimizer_seconds_);
+    const bool is_one_pass = averages_in_update() || profile_.buckets.empty();
+    if (!profile_.updates_by_bucket || is_one_pass) rank_.wait_for(agreement_);
+    if (is_one_pass) return compute(optimizer_seconds_);
     for (std::size_t index = 0; index < profile_.buckets.size(); ++index) {
       const bool is_last = index + 1 == profile_.buckets.size();
       rank_.wait_for(is_last ? agreement_ : averaged_[index]);

@@ -149,8 +149,7 @@ void profile_steps(const BenchRequest& request, const RunConfig& config, const D
   options.sharded = false;  // a sharded optimizer can't do without communication
   options.graphs = false;   // a graph's parts could not be told apart
   const bool overlaps = options.reducer.overlap;
-  const bool updates_by_bucket =
-      options.clip_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
+  const bool updates_by_bucket = !needs_whole_gradient(options);
   const auto sharing = options.shared_step;
   const auto& components = request.components;
   const auto network = make_network(config, datasets.training->layout(), components.models);

@@ -49,10 +49,16 @@ TEST(StepSimulator, RanksOfANodeShareAnUpdateWhereTheyDo) {
   const auto whole = predict_step(profile, simple_network(), {2, 2, 4});
   profile.shared_update_passes = 7;  // Adam
   const auto shared = predict_step(profile, simple_network(), {2, 2, 4});
-  // Half of 7 passes, and 2 of the other rank's half: 9 of 14.
-  EXPECT_NEAR(whole.compute_seconds - shared.compute_seconds, .002 * 5 / 14, 1e-9);
+  // Half of 7 passes, and one over the other rank's gradients of it: 8 of 14.
+  EXPECT_NEAR(whole.compute_seconds - shared.compute_seconds, .002 * 6 / 14, 1e-9);
+  EXPECT_LT(shared.communication_seconds, .1 * whole.communication_seconds);
   EXPECT_LT(shared.step_seconds, whole.step_seconds);
   EXPECT_GE(shared.exposed_communication_seconds, 0);
+  // Clipping needs averages before.
+  profile.updates_by_bucket = false;
+  const auto clipped = predict_step(profile, simple_network(), {2, 2, 4});
+  EXPECT_DOUBLE_EQ(clipped.communication_seconds, whole.communication_seconds);
+  EXPECT_NEAR(whole.compute_seconds - clipped.compute_seconds, .002 / 2, 1e-9);
   const auto apart = predict_step(profile, simple_network(), {2, 1, 4});
   EXPECT_DOUBLE_EQ(apart.compute_seconds, whole.compute_seconds);
 }

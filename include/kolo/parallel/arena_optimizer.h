@@ -21,6 +21,10 @@ struct StepSharing {
   // Least bytes of parameters. A shared step takes two meetings of the node's ranks, which a small
   // network's update isn't worth.
   std::int64_t smallest_bytes = std::int64_t{1} << 20;
+  // Lets update() average the gradients of the node's ranks, in the pass that uses them, where all
+  // ranks are on one node: the same bits for less memory traffic, but no rank ever has the average
+  // (BucketOptimizer::gradient_hook). For programs that don't look at it.
+  bool averages = false;
 };
 
 // Tells whether ranks of a node that can share memory share the steps of an optimizer over
@@ -38,9 +42,9 @@ class ArenaOptimizer final : public BucketOptimizer {
   // The ranks of a node share its steps where they can share memory, the parameters are the host's,
   // and it is worth it (is_worth_sharing): each rank updates its part of every bucket, bit for bit
   // as it would alone, for all of the node, and parameters and state are there once per node. The
-  // arena's parameters move for it. Collective. The ranks then make the same calls in
-  // the same order, and a rank's first update() of a step waits for the backward passes of all
-  // ranks of its node.
+  // arena's parameters move for it. Collective. The ranks then make the same calls in the same
+  // order, and a rank's first update() of a step waits for the backward passes of all ranks of its
+  // node.
   ArenaOptimizer(const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
                  std::shared_ptr<const FlatOptimizer> optimizer, const StepSharing& sharing);
 
@@ -50,18 +54,22 @@ class ArenaOptimizer final : public BucketOptimizer {
                      const FillState& fill) override;
 
   [[nodiscard]] bool is_shared() const override { return node_.has_value(); }
+  [[nodiscard]] bool averages_in_update() const override { return averages_; }
+  [[nodiscard]] std::shared_ptr<GradientHook> gradient_hook() const override;
 
  private:
   [[nodiscard]] std::vector<Own> own_parts(std::size_t bucket) const override;
+  [[nodiscard]] std::vector<torch::Tensor> gradients_to_average(std::size_t bucket) const override;
   void begin_step() override;
   void end_step() override;
 
   void allocate_state();
-  void share_steps(const Communicator& communicator);
+  void share_steps(const Communicator& communicator, bool averages);
 
   // Ranks that average, and those of this node; none unless steps are shared. All ranks of a node
   // make the same calls; between begin_step() and end_step() each reads only its own parameters.
   std::optional<Communicator> all_, node_;
+  bool averages_ = false;  // gradients, in update()
 };
 
 }  // namespace kolo

@@ -102,6 +102,9 @@ class BucketOptimizer {
   [[nodiscard]] virtual bool is_sharded() const { return false; }
   // Tells whether the ranks of this node share steps.
   [[nodiscard]] virtual bool is_shared() const { return false; }
+  // Tells whether update() averages the ranks' gradients itself. Until then each rank's are its
+  // own, and nothing may need their average.
+  [[nodiscard]] virtual bool averages_in_update() const { return false; }
 
   [[nodiscard]] const FlatOptimizer& algorithm() const { return *algorithm_; }
 
@@ -129,6 +132,11 @@ class BucketOptimizer {
  private:
   // Parts of a bucket that this rank updates.
   [[nodiscard]] virtual std::vector<Own> own_parts(std::size_t bucket) const = 0;
+  // Flat gradients of all ranks, whose average update() takes; none: the arena's are averaged.
+  [[nodiscard]] virtual std::vector<torch::Tensor> gradients_to_average(
+      std::size_t /*bucket*/) const {
+    return {};
+  }
   virtual void begin_step() {}
   // Called when this rank's parts of the bucket are updated.
   virtual void end_bucket(std::size_t /*bucket*/) {}

@@ -89,6 +89,9 @@ class ParameterArena {
     return flat_gradients_[bucket];
   }
 
+  // Those of all ranks of this node, by local rank; none where they can't share memory.
+  [[nodiscard]] std::vector<torch::Tensor> gradients_on_node(std::size_t bucket) const;
+
   // Moves the parameters into one memory of a node's ranks, with the first rank's values: each rank
   // then writes into the parameters of all. The memory is zero-filled, aligned to 64 bytes, of
   // plan().total_bytes. Flat tensors and views taken before are void; rebuild() undoes it.
@@ -123,6 +126,8 @@ class ParameterArena {
 
   void collect(const torch::nn::Module& module, std::span<const std::string> excluded);
   void require_device(const parallel::DistinctTensor& parameter);
+  void allocate_gradients();
+  [[nodiscard]] torch::Tensor flat_bucket(const torch::Tensor& memory, std::size_t bucket) const;
   [[nodiscard]] std::vector<torch::Tensor> flat_buckets(const torch::Tensor& memory) const;
   void lay_out(BucketPlan plan);
   [[nodiscard]] bool lies_here(std::size_t parameter) const;
@@ -138,8 +143,9 @@ class ParameterArena {
   BucketPlan plan_;
   std::int64_t version_ = 1;
   torch::Device device_ = torch::kCPU;
-  bool shared_parameters_ = false;  // lie in memory of share_parameters()
-  torch::Tensor gradient_memory_;   // bytes
+  bool shared_parameters_ = false;                // lie in memory of share_parameters()
+  torch::Tensor gradient_memory_;                 // bytes
+  std::vector<torch::Tensor> gradient_memories_;  // of the node's ranks, where they share memory
   std::vector<NamedTensor> excluded_;
   std::vector<NamedTensor> frozen_;
   std::vector<torch::Tensor> parameters_;

@@ -17,7 +17,9 @@ namespace kolo {
 struct StepSettings {
   BucketLimits buckets;
   ReducerOptions reducer;
-  StepSharing shared_step;  // not without communication
+  // Not without communication. Shared updates average gradients (StepSharing::averages) unless
+  // something else needs the average: needs_whole_gradient(), a hook, virtual ranks.
+  StepSharing shared_step;
   // Each rank keeps and updates its part of the optimizer's state (ShardedArenaOptimizer) instead
   // of sharing steps with its node: the same bits where gradients are reduced in the same order.
   // InputError for optimizers that need whole parameters.
@@ -42,6 +44,9 @@ struct StepSettings {
   // validation.
   Timeline timeline;
 };
+
+// Tells whether the whole averaged gradient must be known before any of it is used.
+[[nodiscard]] bool needs_whole_gradient(const StepSettings& settings);
 
 // Features in use, as kolo/parallel/step_conflicts.h knows them.
 [[nodiscard]] StepFeatures features_of(const StepSettings& settings);

@@ -160,8 +160,6 @@ class TrainingStep {
     return settings_.non_finite == NonFiniteStep::skip;
   }
   [[nodiscard]] bool may_skip() const { return skips_non_finite() || scaler_; }
-  // Tells whether the whole gradient must be known before any of it is used.
-  [[nodiscard]] bool updates_together() const { return settings_.clip_norm > 0 || may_skip(); }
 
   Communicator communicator_;
   std::optional<Communicator> world_;  // in an order of its own

@@ -50,15 +50,31 @@ ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn
   lay_out(plan_buckets(std::move(plan_.parameters), limits_));
   require_equal_plans(communicator, plan_);
   communicator_ = communicator.with_own_order("gradients");
-  if (device_.is_cpu())
-    gradient_memory_ = as_bytes(communicator_->allocate(narrow<std::size_t>(plan_.total_bytes)),
-                                plan_.total_bytes);
-  else
-    gradient_memory_ = torch::zeros({plan_.total_bytes}, bytes_on(device_));
+  allocate_gradients();
   flat_gradients_ = flat_buckets(gradient_memory_);
   for (std::size_t index = 0; index < parameters_.size(); ++index)
     gradient_views_.push_back(unknown_to_autograd(view_of(index, flat_gradients_)));
   move_parameters(allocate_like_parameters());
+}
+
+void ParameterArena::allocate_gradients() {
+  if (!device_.is_cpu()) {
+    gradient_memory_ = torch::zeros({plan_.total_bytes}, bytes_on(device_));
+    return;
+  }
+  const auto bytes = narrow<std::size_t>(plan_.total_bytes);
+  for (const auto& memory : communicator_->allocate_shared(bytes))
+    gradient_memories_.push_back(as_bytes(memory, plan_.total_bytes));
+  const auto local_rank = static_cast<std::size_t>(communicator_->topology().local_rank);
+  gradient_memory_ = gradient_memories_.empty()
+                         ? as_bytes(communicator_->allocate(bytes), plan_.total_bytes)
+                         : gradient_memories_[local_rank];
+}
+
+std::vector<torch::Tensor> ParameterArena::gradients_on_node(std::size_t bucket) const {
+  std::vector<torch::Tensor> gradients;
+  for (const auto& memory : gradient_memories_) gradients.push_back(flat_bucket(memory, bucket));
+  return gradients;
 }
 
 Communicator ParameterArena::gradient_communicator(const Communicator& given) const {
@@ -230,12 +246,16 @@ std::vector<torch::Tensor> ParameterArena::allocate_like_parameters() const {
   return flat_buckets(torch::zeros({plan_.total_bytes}, bytes_on(device_)));
 }
 
+torch::Tensor ParameterArena::flat_bucket(const torch::Tensor& memory, std::size_t bucket) const {
+  const Bucket& planned = plan_.buckets[bucket];
+  const auto bytes = planned.count * static_cast<std::int64_t>(size_of(planned.type));
+  return memory.narrow(0, planned.offset_bytes, bytes).view(scalar_type_of(planned.type));
+}
+
 std::vector<torch::Tensor> ParameterArena::flat_buckets(const torch::Tensor& memory) const {
   std::vector<torch::Tensor> flat;
-  for (const Bucket& bucket : plan_.buckets) {
-    const auto bytes = bucket.count * static_cast<std::int64_t>(size_of(bucket.type));
-    flat.push_back(memory.narrow(0, bucket.offset_bytes, bytes).view(scalar_type_of(bucket.type)));
-  }
+  for (std::size_t bucket = 0; bucket < buckets(); ++bucket)
+    flat.push_back(flat_bucket(memory, bucket));
   return flat;
 }
 

@@ -26,6 +26,19 @@ std::pair<std::int64_t, std::int64_t> own_part(const Communicator& node, const B
   return {cut(node.rank()), cut(node.rank() + 1)};
 }
 
+// Leaves each rank's gradients as they are, for update() to average.
+class LeaveToUpdate final : public GradientHook {
+ public:
+  void average(const Communicator& /*communicator*/, const GradientBucket& bucket) override {
+    bytes_sent_ += static_cast<std::int64_t>(bucket.flat.nbytes());
+  }
+  [[nodiscard]] bool averages_all() const override { return false; }
+  [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
+
+ private:
+  std::int64_t bytes_sent_ = 0;
+};
+
 // One memory for the node, as large as the parameters and filled with a value, each rank's part
 // near it; null, on all ranks of the node, where they can't share any. (One of several nodes may
 // have a single rank, which shares with nobody.) Collective.
@@ -64,7 +77,7 @@ ArenaOptimizer::ArenaOptimizer(const Communicator& communicator,
   const auto& topology = communicator.topology();
   if (arena->device().is_cpu() && topology.nodes < topology.size &&
       is_worth_sharing(*optimizer, arena->plan().total_bytes, sharing))
-    share_steps(communicator);
+    share_steps(communicator, sharing.averages);
   if (!node_) allocate_state();
 }
 
@@ -79,7 +92,7 @@ void ArenaOptimizer::allocate_state() {
 }
 
 // Shares on all nodes or, where one of them has no room, on none, so that all make the same calls.
-void ArenaOptimizer::share_steps(const Communicator& communicator) {
+void ArenaOptimizer::share_steps(const Communicator& communicator, bool averages) {
   auto node = communicator.split(communicator.topology().node, 0, "node").value();
   const auto parameters = shared_memory(node, arena(), 0);
   bool has_room = parameters != nullptr;
@@ -92,6 +105,16 @@ void ArenaOptimizer::share_steps(const Communicator& communicator) {
   arena().share_parameters(node, parameters);
   all_ = arena().gradient_communicator(communicator);
   node_ = std::move(node);
+  averages_ = averages && all_->topology().nodes == 1 && !arena().gradients_on_node(0).empty();
+}
+
+std::shared_ptr<GradientHook> ArenaOptimizer::gradient_hook() const {
+  return averages_ ? std::make_shared<LeaveToUpdate>() : nullptr;
+}
+
+std::vector<torch::Tensor> ArenaOptimizer::gradients_to_average(std::size_t bucket) const {
+  if (!averages_) return {};
+  return arena().gradients_on_node(bucket);
 }
 
 std::vector<BucketOptimizer::Own> ArenaOptimizer::own_parts(std::size_t bucket) const {

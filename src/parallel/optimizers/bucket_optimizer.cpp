@@ -142,10 +142,13 @@ void BucketOptimizer::enter_step() {
 void BucketOptimizer::update_run(const parallel::BucketRun& run, std::size_t bucket,
                                  std::int64_t before_state, StepRate rate, const GradientUse& use) {
   const torch::NoGradGuard no_gradient;
-  parallel::TensorSlice slice{arena_->flat_parameters(bucket).narrow(0, run.offset, run.count),
-                              arena_->flat_gradients(bucket).narrow(0, run.offset, run.count),
-                              {},
-                              run.is_vector};
+  const auto part = [&](const torch::Tensor& flat) {
+    return flat.narrow(0, run.offset, run.count);
+  };
+  parallel::TensorSlice slice{.parameters = part(arena_->flat_parameters(bucket)),
+                              .gradients = part(arena_->flat_gradients(bucket)),
+                              .is_vector = run.is_vector};
+  for (const auto& flat : gradients_to_average(bucket)) slice.to_average.push_back(part(flat));
   for (const auto& buckets : state_)
     slice.state.push_back(buckets[bucket].narrow(0, run.offset - before_state, run.count));
   steps_->update(algorithm(), slice, rate, run.step, use);

@@ -10,25 +10,6 @@ namespace kolo::parallel {
 
 namespace {
 
-template <typename T>
-FlatSlice<T> flat(const TensorSlice& tensors) {
-  FlatSlice<T> slice;
-  slice.parameters = elements_of<T>(tensors.parameters);
-  slice.gradients = elements_of<T>(tensors.gradients);
-  for (std::size_t i = 0; i < tensors.state.size(); ++i)
-    slice.state.at(i) = elements_of<T>(tensors.state[i]);
-  slice.is_vector = tensors.is_vector;
-  return slice;
-}
-
-void update_on_host(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
-                    std::int64_t step) {
-  if (slice.parameters.scalar_type() == torch::kDouble)
-    optimizer.update(flat<double>(slice), rate, step);
-  else
-    optimizer.update(flat<float>(slice), rate, step);
-}
-
 void update_through_host(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
                          std::int64_t step, const GradientUse& use) {
   const auto gradients = use.factor.defined()
@@ -70,9 +51,9 @@ void TensorSteps::update(const FlatOptimizer& optimizer, const TensorSlice& slic
       .left_out = use.left_out.defined() ? use.left_out.data_ptr<std::int32_t>() : nullptr,
       .workspace = elements_of<std::byte>(workspace_)};
   if (slice.parameters.scalar_type() == torch::kDouble)
-    optimizer.update_on_device(flat<double>(slice), update);
+    optimizer.update_on_device(flat_slice<double>(slice), update);
   else
-    optimizer.update_on_device(flat<float>(slice), update);
+    optimizer.update_on_device(flat_slice<float>(slice), update);
 }
 
 // LibTorch hands the pinned memory out again when the copy is done, and the copy keeps the order of

@@ -7,6 +7,7 @@
 
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/bucket_optimizer.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo::parallel {
 
@@ -16,7 +17,25 @@ struct TensorSlice {
   torch::Tensor gradients;
   std::vector<torch::Tensor> state;
   bool is_vector = false;
+  // Gradients of several ranks, in the host's memory, whose average a step takes instead.
+  std::vector<torch::Tensor> to_average;
 };
+
+template <typename T>
+[[nodiscard]] FlatSlice<T> flat_slice(const TensorSlice& tensors) {
+  FlatSlice<T> slice;
+  slice.parameters = elements_of<T>(tensors.parameters);
+  slice.gradients = elements_of<T>(tensors.gradients);
+  for (std::size_t i = 0; i < tensors.state.size(); ++i)
+    slice.state.at(i) = elements_of<T>(tensors.state[i]);
+  slice.is_vector = tensors.is_vector;
+  return slice;
+}
+
+// Makes a step in the host's memory, in pieces on LibTorch's threads. An average lies in a cache
+// only, so that all memory is read and written once.
+void update_on_host(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
+                    std::int64_t step);
 
 // The steps of optimizers where their tensors are: on CUDA's devices in the order of the current
 // stream, without waiting for anything. Slices on other devices go to the host and back, which is

@@ -88,9 +88,11 @@ std::unique_ptr<BucketOptimizer> make_bucket_optimizer(
   return in_phase("the optimizer", arena->device(), [&]() -> std::unique_ptr<BucketOptimizer> {
     if (settings.sharded)
       return std::make_unique<ShardedArenaOptimizer>(communicator, arena, std::move(algorithm));
-    return std::make_unique<ArenaOptimizer>(
-        communicator, arena, std::move(algorithm),
-        settings.reducer.communicate ? settings.shared_step : StepSharing{false});
+    auto sharing = settings.shared_step;
+    sharing.enabled = sharing.enabled && settings.reducer.communicate;
+    sharing.averages =
+        !needs_whole_gradient(settings) && !settings.reducer.hook && settings.virtual_ranks == 0;
+    return std::make_unique<ArenaOptimizer>(communicator, arena, std::move(algorithm), sharing);
   });
 }
 
@@ -103,6 +105,11 @@ ReducerOptions averaging(ReducerOptions options, const std::shared_ptr<GradientH
 }
 
 }  // namespace
+
+bool needs_whole_gradient(const StepSettings& settings) {
+  return settings.clip_norm > 0 || settings.loss_scale ||
+         settings.non_finite == NonFiniteStep::skip;
+}
 
 StepFeatures features_of(const StepSettings& settings) {
   const auto& reducer = settings.reducer;
@@ -253,7 +260,7 @@ torch::Tensor TrainingStep::complete(double learning_rate) {
   if (ordered_ && communicator_.size() > 1 && !network_->buffers().empty())
     synchronize_buffers(communicator_, *network_);
   const auto& device = arena_->device();
-  if (!updates_together()) {
+  if (!needs_whole_gradient(settings_) && !optimizer_->averages_in_update()) {
     in_phase("the optimizer", device, [&] { update(learning_rate, passes->number); });
     passes->summing.wait();
     return passes->sums;

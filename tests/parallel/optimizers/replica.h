@@ -17,8 +17,9 @@ inline const BucketLimits tiny{1, 1}, large{1 << 20, 1 << 20};
 
 // A replica, its arena, and the work of a reducer for it.
 struct Replica {
-  Replica(const Communicator& ranks, const BucketLimits& limits, torch::ScalarType type)
-      : communicator(ranks), network(hidden) {
+  Replica(const Communicator& ranks, const BucketLimits& limits, torch::ScalarType type,
+          std::int64_t width = hidden)
+      : communicator(ranks), network(width) {
     network.to(type);
     arena = std::make_shared<ParameterArena>(ranks, network, limits);
   }

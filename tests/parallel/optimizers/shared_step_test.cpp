@@ -2,6 +2,7 @@
 #include <memory>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
 #include "kolo/optim/flat_optimizer.h"
@@ -14,6 +15,7 @@ namespace kolo::testing {
 namespace {
 
 constexpr StepSharing always{.enabled = true, .smallest_bytes = 0};
+constexpr StepSharing averaging{.enabled = true, .smallest_bytes = 0, .averages = true};
 
 bool can_share(const Communicator& communicator) {
   const auto& topology = communicator.topology();
@@ -27,20 +29,29 @@ std::vector<std::shared_ptr<const FlatOptimizer>> elementwise_optimizers() {
           make_schedule_free_adamw({.weight_decay = .1})};
 }
 
+struct Case {
+  BucketLimits limits = large;
+  torch::ScalarType type = torch::kFloat;
+  StepSharing sharing = always;
+  std::int64_t width = hidden;
+};
+
 // Both average their gradients in the same way, so nothing may differ, not even in the last bit.
-void expect_same_training(const Communicator& communicator, const BucketLimits& limits,
-                          torch::ScalarType type,
+void expect_same_training(const Communicator& communicator, const Case& tried,
                           const std::shared_ptr<const FlatOptimizer>& algorithm) {
   SCOPED_TRACE(algorithm->name());
-  Replica shared(communicator, limits, type), whole(communicator, limits, type);
-  ArenaOptimizer optimizer(communicator, shared.arena, algorithm, always);
+  Replica shared(communicator, tried.limits, tried.type, tried.width);
+  Replica whole(communicator, tried.limits, tried.type, tried.width);
+  ArenaOptimizer optimizer(communicator, shared.arena, algorithm, tried.sharing);
   ArenaOptimizer reference(whole.arena, algorithm);
   EXPECT_EQ(optimizer.is_shared(), can_share(communicator));
+  EXPECT_EQ(optimizer.averages_in_update(), tried.sharing.averages && can_share(communicator) &&
+                                                communicator.topology().nodes == 1);
   for (std::int64_t step = 0; step < 4; ++step) {
-    for (Replica* const replica : {&shared, &whole}) {
-      replica->backward(step);
-      replica->all_reduce_gradients();
-    }
+    shared.backward(step);
+    whole.backward(step);
+    if (!optimizer.averages_in_update()) shared.all_reduce_gradients();
+    whole.all_reduce_gradients();
     update_all(optimizer, *shared.arena, step + 1);
     optimizer.finish();
     update_all(reference, *whole.arena, step + 1);
@@ -53,10 +64,21 @@ void expect_same_training(const Communicator& communicator, const BucketLimits& 
 RANK_TEST(SharedStep, ItTrainsLikeEveryRankAlone) {
   for (const auto& algorithm : elementwise_optimizers()) {
     for (const BucketLimits& limits : {tiny, large}) {
-      for (const auto type : {torch::kFloat, torch::kDouble})
-        expect_same_training(communicator, limits, type, algorithm);
+      for (const auto type : {torch::kFloat, torch::kDouble}) {
+        expect_same_training(communicator, {limits, type}, algorithm);
+        expect_same_training(communicator, {limits, type, averaging}, algorithm);
+      }
     }
   }
+}
+
+// So wide that each rank has several pieces, for more than one thread.
+RANK_TEST(SharedStep, PiecesOfWideLayersMakeNoDifference) {
+  const auto threads = at::get_num_threads();
+  at::set_num_threads(2);
+  expect_same_training(communicator, {.sharing = averaging, .width = 30'000}, make_adam({}));
+  expect_same_training(communicator, {.type = torch::kDouble, .width = 30'000}, make_adagrad({}));
+  at::set_num_threads(threads);
 }
 
 // A rank writes into the parameters of its whole node; a broadcast brings root's to all nodes.

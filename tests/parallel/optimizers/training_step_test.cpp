@@ -18,6 +18,8 @@ namespace kolo::testing {
 namespace {
 
 constexpr std::int64_t batch_size = 6;  // per rank
+// Averages gradients in the update, where it can.
+constexpr StepSharing sharing{.enabled = true, .smallest_bytes = 0};
 
 struct Replica {
   explicit Replica(const Communicator& communicator, const StepSettings& options = {}, int seed = 1)
@@ -49,8 +51,9 @@ struct Replica {
 };
 
 RANK_TEST(TrainingStep, StepsAreThoseOfOneRankWithAllSamples) {
-  for (const double norm : {0., .3}) {
-    const StepSettings options{.buckets = {64, 64}, .clip_norm = norm};
+  const StepSettings plain{.buckets = {64, 64}}, clipping{.buckets = {64, 64}, .clip_norm = .3};
+  const StepSettings sharing_too{.buckets = {64, 64}, .shared_step = sharing};
+  for (const StepSettings& options : {plain, clipping, sharing_too}) {
     Replica replica(communicator, options, 1 + communicator.rank());  // becomes rank 0's
     Replica alone(Communicator::solo(), options);
     const auto all = batch_size * communicator.size();
@@ -68,7 +71,7 @@ RANK_TEST(TrainingStep, StepsAreThoseOfOneRankWithAllSamples) {
 
 // Passes that are weighted by their samples add up to one over all of them.
 RANK_TEST(TrainingStep, SeveralPassesAreOne) {
-  Replica whole(communicator), in_passes(communicator);
+  Replica whole(communicator), in_passes(communicator, {.shared_step = sharing});
   const auto begin = communicator.rank() * batch_size;
   for (std::int64_t number = 1; number <= 3; ++number) {
     const auto expected = whole.make(begin, batch_size, number);
@@ -89,6 +92,26 @@ RANK_TEST(TrainingStep, SeveralPassesAreOne) {
     EXPECT_EQ(outcome.sums[1], expected.sums[1]);
   }
   expect_parameters(*whole.network, in_passes.network->parameters(), 1e-5, 1e-6);
+}
+
+// One rank has no gradients. Where updates average them, none is made before all ranks know.
+RANK_TEST(TrainingStep, AFailureOfOneRankComesBeforeAnySharedUpdate) {
+  Replica replica(communicator, {.buckets = {64, 64}, .shared_step = sharing});
+  if (!replica.step.optimizer().averages_in_update()) return;
+  (void)replica.make_part(communicator, 1);
+  communicator.barrier();
+  const auto before = copies_of(*replica.network);
+  communicator.barrier();
+  const bool is_bad = communicator.rank() == communicator.size() - 1;
+  replica.step.begin(2);
+  if (!is_bad) replica.step.backward(mean_loss(*replica.network, samples(0, batch_size)), {});
+  EXPECT_TRUE(says(
+      message_of<Error>([&] { (void)replica.step.finish(.05); }),
+      {fmt::format("rank {}", communicator.size() - 1), "there was no backward() in this step"}));
+  communicator.barrier();
+  expect_parameters(*replica.network, before);
+  communicator.barrier();
+  (void)replica.make_part(communicator, 3);
 }
 
 RANK_TEST(TrainingStep, ItBeginsFirst) {

@@ -50,7 +50,8 @@ struct StepProfile {
   // loss scale, or checks of all gradients).
   bool updates_by_bucket = true;
   // Times that an update reads or writes a parameter's worth of memory (parameters, gradients,
-  // state), where the ranks of a node share steps when they communicate; 0: they don't.
+  // state), where the ranks of a node share steps when they communicate; 0: they don't. Those of a
+  // single node also average gradients in it, if updates_by_bucket.
   std::int64_t shared_update_passes = 0;
   std::vector<BucketProfile> buckets;
 
