@@ -15,6 +15,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/cli/run_main.h"
+#include "kolo/comm/launcher.h"
 
 namespace kolo {
 
@@ -350,6 +351,9 @@ void end_process(int status) {
   std::cout.flush();
   std::clog.flush();
   (void)std::fflush(nullptr);  // as exit() does, whatever comes of it
+  // Profilers, which NVIDIA's libraries load by these variables, write at exit what they have seen.
+  for (const auto* const injected : {"NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH"})
+    if (environment_variable(injected)) std::exit(status);
   std::_Exit(status);
 }
 
