@@ -5,6 +5,7 @@
 //
 //   steps       training steps per second: train(), push() and tick(), and as many programs do it
 //               themselves (peers/per_tensor_all_reduce.h). They take turns, after 200 steps each.
+//   peer        the last of these in a process of its own: there freed memory goes back
 //   infer       inference beside the network's forward pass alone
 //   calls       tick() where nothing is trained, and push()
 //   memory      beyond the reservoir's capacity; growth with steps, and with networks
@@ -34,9 +35,10 @@ namespace {
 using Measurement = std::vector<Figure> (*)(const OnlineBench&);
 
 const std::map<std::string, Measurement> measurements = {
-    {"steps", measure_steps},           {"infer", measure_inference},
-    {"calls", measure_calls},           {"memory", measure_memory},
-    {"background", measure_background}, {"forgetting", measure_forgetting}};
+    {"steps", measure_steps},          {"peer", measure_peer},
+    {"infer", measure_inference},      {"calls", measure_calls},
+    {"memory", measure_memory},        {"background", measure_background},
+    {"forgetting", measure_forgetting}};
 
 struct Options {
   std::string what = "steps", network = "linear", level = "funneled";

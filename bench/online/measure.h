@@ -42,6 +42,8 @@ struct OnlineBench {
 // Steps per second of train(), of push() and tick(), and of a peer (bench/peers), each with the
 // solver; and checksums of the weights after equally many steps.
 [[nodiscard]] std::vector<Figure> measure_steps(const OnlineBench& bench);
+// The peer alone, in a process without networks of kolo's, which keep freed memory.
+[[nodiscard]] std::vector<Figure> measure_peer(const OnlineBench& bench);
 // infer() beside the network's forward pass alone.
 [[nodiscard]] std::vector<Figure> measure_inference(const OnlineBench& bench);
 // tick() where nothing is trained, and push().

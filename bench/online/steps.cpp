@@ -54,6 +54,17 @@ class Batch {
   std::vector<std::int64_t> lengths_;
 };
 
+Way peer(const OnlineBench& bench) {
+  const auto timed = timed_network(bench.network);
+  const auto peer = std::make_shared<peers::PerTensorAllReduce>(bench.communicator, timed.make());
+  return {.name = "all-reduces per tensor",
+          .step =
+              [peer, batch = Batch(timed, bench.batch)](const Advection& wave) {
+                (void)peer->train(wave.fields(), wave.divergences(), batch.lengths());
+              },
+          .solver = Advection(bench.batch, bench.ranks.rank())};
+}
+
 std::vector<Way> make_ways(const OnlineBench& bench) {
   const auto timed = timed_network(bench.network);
   const Batch batch(timed, bench.batch);
@@ -65,7 +76,6 @@ std::vector<Way> make_ways(const OnlineBench& bench) {
                                            std::move(components));
   };
   const auto trained = make_network(), ticking = make_network();
-  const auto peer = std::make_shared<peers::PerTensorAllReduce>(bench.communicator, timed.make());
   std::vector<Way> ways;
   ways.push_back({.name = "the solver alone", .step = [](const Advection&) {}, .solver = solver});
   ways.push_back({.name = "train()",
@@ -87,19 +97,12 @@ std::vector<Way> make_ways(const OnlineBench& bench) {
                       },
                   .checksum = [ticking] { return ticking->get("checksum"); },
                   .solver = solver});
-  ways.push_back({.name = "all-reduces per tensor",
-                  .step =
-                      [peer, batch](const Advection& wave) {
-                        (void)peer->train(wave.fields(), wave.divergences(), batch.lengths());
-                      },
-                  .solver = solver});
+  ways.push_back(peer(bench));
   return ways;
 }
 
-}  // namespace
-
-std::vector<Figure> measure_steps(const OnlineBench& bench) {
-  auto ways = make_ways(bench);
+// Runs them in turns.
+void time(std::vector<Way>& ways, const OnlineBench& bench) {
   for (auto& way : ways) way.run(bench.warm_up);
   for (int round = 0; round < bench.rounds; ++round) {
     for (auto& way : ways) {
@@ -109,6 +112,20 @@ std::vector<Figure> measure_steps(const OnlineBench& bench) {
       way.seconds.push_back(slowest(bench.ranks, watch.seconds()));
     }
   }
+}
+
+}  // namespace
+
+std::vector<Figure> measure_peer(const OnlineBench& bench) {
+  std::vector<Way> ways = {peer(bench)};
+  time(ways, bench);
+  const auto& only = ways.front();
+  return {{only.name, static_cast<double>(bench.steps) / median(only.seconds), "steps/s"}};
+}
+
+std::vector<Figure> measure_steps(const OnlineBench& bench) {
+  auto ways = make_ways(bench);
+  time(ways, bench);
   std::vector<Figure> figures;
   const auto rate = [&](const Way& way) {
     return static_cast<double>(bench.steps) / median(way.seconds);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <climits>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -287,6 +288,14 @@ void keep_freed_memory() {
   // Refusals are harmless: the allocator then works as it always does.
   mallopt(M_MMAP_THRESHOLD, INT_MAX);
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
+#endif
+}
+
+void keep_freed_memory_of_steps() {
+#if defined(__GLIBC__)
+  constexpr std::size_t just_below = (std::size_t{32} << 20) - (std::size_t{64} << 10);
+  void* volatile block = std::malloc(just_below);  // volatile, or the compiler leaves both out
+  std::free(block);
 #endif
 }
 

@@ -192,6 +192,7 @@ OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& con
       config_(config),
       store_(config, ranks_.rank()),
       normalizer_(config.normalization) {
+  keep_freed_memory_of_steps();
   require_same_config(ranks_, config_, components.models);
   agree(ranks_, call("network_create"), [&] {
     roles_ = Roles::of(config_.training, ranks_.rank(), ranks_.size());

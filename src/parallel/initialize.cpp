@@ -95,6 +95,7 @@ void parallel::set_compute_threads(int threads) {
 }
 
 torch::Device pin_device(const Communicator& communicator) {
+  keep_freed_memory_of_steps();
   const bool is_told = openmp_threads_wanted().has_value();
   const int ranks = ranks_on_these_cpus(communicator);
   if (ranks > 1 && communicator.topology().local_rank == 0 && !openmp_cpus().empty())

@@ -1,9 +1,13 @@
 #include "kolo/base/machine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
+#include <memory>
+#include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "support/temporary_folder.h"
 
@@ -83,6 +87,33 @@ TEST(Machine, EachCpuIsOfOneCore) {
   for (const auto& core : cores) cpus.insert(cpus.end(), core.begin(), core.end());
   std::sort(cpus.begin(), cpus.end());
   EXPECT_EQ(cpus, allowed_cpus());
+}
+
+// Page faults while so many blocks, 4 MiB in all, are allocated, written and freed.
+std::int64_t faults_of_a_step() {
+  const auto faults = [] {
+    rusage use{};
+    getrusage(RUSAGE_SELF, &use);
+    return static_cast<std::int64_t>(use.ru_minflt);
+  };
+  const auto before = faults();
+  std::vector<std::unique_ptr<char[]>> blocks;
+  for (int i = 0; i < 64; ++i) {
+    blocks.push_back(std::make_unique_for_overwrite<char[]>(std::size_t{64} << 10));
+    std::memset(blocks.back().get(), i, std::size_t{64} << 10);
+  }
+  blocks.clear();
+  return faults() - before;
+}
+
+// Without, each step gives its memory back, and takes 1024 faults to have it again.
+TEST(FreedMemory, OfAStepIsThereForTheNext) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers have an allocator of their own";
+#endif
+  keep_freed_memory_of_steps();
+  (void)faults_of_a_step();
+  EXPECT_LT(faults_of_a_step(), 100);
 }
 
 }  // namespace

@@ -82,6 +82,11 @@ struct OutOfMemoryKills {
 // system each time costs a page fault, and zeroing, for every 4 KiB.
 void keep_freed_memory();
 
+// The same for other people's programs, as far as glibc goes by itself in a program that has freed
+// a block of 32 MiB: smaller blocks are kept, and up to 64 MiB at the end of the heap. Nothing
+// where the program or its environment has set other limits.
+void keep_freed_memory_of_steps();
+
 // Gives free memory back to the system, once, after large memory that won't be needed again.
 void release_freed_memory();
 
