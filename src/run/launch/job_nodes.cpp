@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "kolo/base/checked.h"
+#include "kolo/base/clock.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
 #include "run/launch/supervise.h"
@@ -105,6 +106,7 @@ std::string JobNodes::describe_left_out() const {
 namespace {
 
 constexpr auto longest_trial = std::chrono::seconds(10);
+constexpr double most_seconds_to_ask_again = 10;
 
 // Asks Slurm's own tool, because "n[1-3,7]" has many forms.
 std::vector<Host> slurm_nodes(const MachineFacts& facts) {
@@ -151,25 +153,33 @@ RankCommand trial_command(std::vector<Host> hosts, const MachineFacts& facts) {
 }
 
 std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts, const MachineFacts& facts) {
-  const auto answer = [&](const std::vector<Host>& some) {
-    return some.empty() || probe(trial_command(some, facts), longest_trial).status == 0;
+  const auto ask = [&](const std::vector<Host>& some) {
+    return probe(trial_command(some, facts), longest_trial).status;
   };
-  if (answer(hosts)) return {};
+  if (hosts.empty() || ask(hosts) == 0) return {};
   constexpr std::size_t most_at_once = 16;
   std::set<std::string> silent;
+  std::vector<Host> refused;
   std::mutex mutex;
   std::atomic<std::size_t> next{0};
   std::vector<std::jthread> threads;
   while (threads.size() < std::min(most_at_once, hosts.size())) {
     threads.emplace_back([&] {
       for (std::size_t i = next++; i < hosts.size(); i = next++) {
-        if (answer({hosts[i]})) continue;
+        const auto status = ask({hosts[i]});
+        if (status == 0) continue;
         const std::scoped_lock lock(mutex);
         silent.insert(hosts[i].name);
+        if (status) refused.push_back(hosts[i]);
       }
     });
   }
   threads.clear();
+  // A launcher may have failed because others began and ended beside it.
+  const Stopwatch watch;
+  for (const Host& host : refused) {
+    if (watch.seconds() < most_seconds_to_ask_again && ask({host}) == 0) silent.erase(host.name);
+  }
   return silent;
 }
 

@@ -62,8 +62,8 @@ class JobNodes {
 // Starts `true` once on each of these hosts, as ranks are started.
 [[nodiscard]] RankCommand trial_command(std::vector<Host> hosts, const MachineFacts& facts);
 
-// Hosts on which trial_command() fails. Takes about a second where all answer, up to 20 where some
-// don't.
+// Hosts on which trial_command() fails, alone and, unless it takes too long, once more with no
+// other beside it. Takes about a second where all answer, up to 40 where some don't.
 [[nodiscard]] std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts,
                                                       const MachineFacts& facts);
 

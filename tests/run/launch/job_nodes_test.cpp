@@ -4,6 +4,7 @@
 #include "kolo/base/text.h"
 #include "support/matchers.h"
 #include "support/says.h"
+#include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
@@ -78,6 +79,25 @@ TEST(JobNodes, OneThatHasFailedTwiceIsLeftOutForGood) {
   EXPECT_EQ(nodes.candidates().size(), 1U);
   EXPECT_EQ(nodes.describe_left_out(), "b.cluster (has failed twice)");
   EXPECT_FALSE(nodes.note_failure({.lost = {"elsewhere"}, .rank_killed = {}}, {}));
+}
+
+// A launcher that can't start anything on b, and twice not on a.
+TEST(SilentHosts, AreAskedAgainOneAtATime) {
+  const TemporaryFolder folder;
+  folder.write("launcher",
+               "#!/bin/sh\n"
+               "cd \"$(dirname \"$0\")\"\n"
+               "echo \"$*\" >>calls\n"
+               "case \"$*\" in *b:1*) exit 1 ;; esac\n"
+               "[ -e failed ] && exit 0\n"
+               ": >failed\n"
+               "exit 1\n");
+  const auto launcher = folder.path() / "launcher";
+  std::filesystem::permissions(launcher, std::filesystem::perms::owner_all);
+  MachineFacts facts;
+  facts.program = launcher;
+  EXPECT_EQ(find_silent_hosts({{"a", 2}, {"b", 2}}, facts), std::set<std::string>{"b"});
+  EXPECT_EQ(find_silent_hosts({{"a", 2}}, facts), std::set<std::string>{});
 }
 
 TEST(JobNodes, LostAndSilentInOneAttemptIsOneFailure) {
