@@ -23,7 +23,7 @@ struct StepSharing {
   std::int64_t smallest_bytes = std::int64_t{1} << 20;
   // Lets update() average the gradients of the node's ranks, in the pass that uses them, where all
   // ranks are on one node: the same bits for less memory traffic, but no rank ever has the average
-  // (BucketOptimizer::gradient_hook). For programs that don't look at it.
+  // (ReducerOptions::averages). For programs that don't look at it.
   bool averages = false;
 };
 
@@ -55,7 +55,6 @@ class ArenaOptimizer final : public BucketOptimizer {
 
   [[nodiscard]] bool is_shared() const override { return node_.has_value(); }
   [[nodiscard]] bool averages_in_update() const override { return averages_; }
-  [[nodiscard]] std::shared_ptr<GradientHook> gradient_hook() const override;
 
  private:
   [[nodiscard]] std::vector<Own> own_parts(std::size_t bucket) const override;

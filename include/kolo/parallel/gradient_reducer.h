@@ -21,6 +21,11 @@ struct ReducerOptions {
   // false: every rank keeps its own gradients, for measuring what communication costs.
   bool communicate = true;
 
+  // false: each rank's buckets are left as they are, for an optimizer that averages them in its
+  // update (BucketOptimizer::averages_in_update()); grad() then stays a placeholder until it is
+  // zeroed. The ranks agree on each step all the same.
+  bool averages = true;
+
   // Parameters may take no part in a rank's loss, and count as zero there. A parameter that no rank
   // has used keeps the grad() it had (most often none, so that optimizers skip it). Costs a byte a
   // parameter in each step's message; buckets with an unused parameter, and those after them, are

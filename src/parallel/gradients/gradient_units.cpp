@@ -119,7 +119,7 @@ std::int64_t GradientUnits::start(std::size_t unit) {
   }
   const torch::Tensor& gradients = arena_->flat_gradients(unit);
   const auto bytes = static_cast<std::int64_t>(gradients.nbytes());
-  if (!options_.communicate) return bytes;
+  if (!options_.communicate || !options_.averages) return bytes;
   // The task doesn't own the arena, whose communicator can't be destroyed on its own thread.
   CallOptions call{.name = fmt::format("bucket {}", unit), .owner = buckets_[unit]};
   const auto stream = parallel::TaskStream::of(gradients);

@@ -307,7 +307,9 @@ void GradientReducer::State::settle_averages() {
 }
 
 void GradientReducer::State::hand_out(std::size_t parameter) {
-  if (options_.hook && !options_.hook->averages_all()) return pending_[parameter].keep();
+  const bool is_left = !options_.averages && !is_sparse(parameter);
+  if (is_left || (options_.hook && !options_.hook->averages_all()))
+    return pending_[parameter].keep();
   pending_[parameter].end(is_sparse(parameter) ? units_.sparse_average(parameter)->gradient
                                                : arena_->gradient_view(parameter));
 }

@@ -26,19 +26,6 @@ std::pair<std::int64_t, std::int64_t> own_part(const Communicator& node, const B
   return {cut(node.rank()), cut(node.rank() + 1)};
 }
 
-// Leaves each rank's gradients as they are, for update() to average.
-class LeaveToUpdate final : public GradientHook {
- public:
-  void average(const Communicator& /*communicator*/, const GradientBucket& bucket) override {
-    bytes_sent_ += static_cast<std::int64_t>(bucket.flat.nbytes());
-  }
-  [[nodiscard]] bool averages_all() const override { return false; }
-  [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
-
- private:
-  std::int64_t bytes_sent_ = 0;
-};
-
 // One memory for the node, as large as the parameters and filled with a value, each rank's part
 // near it; null, on all ranks of the node, where they can't share any. (One of several nodes may
 // have a single rank, which shares with nobody.) Collective.
@@ -106,10 +93,6 @@ void ArenaOptimizer::share_steps(const Communicator& communicator, bool averages
   all_ = arena().gradient_communicator(communicator);
   node_ = std::move(node);
   averages_ = averages && all_->topology().nodes == 1 && !arena().gradients_on_node(0).empty();
-}
-
-std::shared_ptr<GradientHook> ArenaOptimizer::gradient_hook() const {
-  return averages_ ? std::make_shared<LeaveToUpdate>() : nullptr;
 }
 
 std::vector<torch::Tensor> ArenaOptimizer::gradients_to_average(std::size_t bucket) const {

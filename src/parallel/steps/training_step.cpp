@@ -97,9 +97,10 @@ std::unique_ptr<BucketOptimizer> make_bucket_optimizer(
 }
 
 // Hooks of the step's own take the place of the user's, which are refused beside them.
-ReducerOptions averaging(ReducerOptions options, const std::shared_ptr<GradientHook>& of_optimizer,
+ReducerOptions averaging(ReducerOptions options, const BucketOptimizer& optimizer,
                          const std::shared_ptr<GradientHook>& ordered) {
-  if (of_optimizer) options.hook = of_optimizer;
+  options.averages = !optimizer.averages_in_update();
+  if (const auto of_optimizer = optimizer.gradient_hook()) options.hook = of_optimizer;
   if (ordered) options.hook = ordered;
   return options;
 }
@@ -133,8 +134,7 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
       arena_(make_arena(communicator_, *network_, settings_)),
       ordered_(make_ordered_average(communicator_, *arena_, settings_)),
       optimizer_(make_bucket_optimizer(communicator_, arena_, std::move(optimizer), settings_)),
-      reducer_(communicator_, arena_,
-               averaging(settings_.reducer, optimizer_->gradient_hook(), ordered_)),
+      reducer_(communicator_, arena_, averaging(settings_.reducer, *optimizer_, ordered_)),
       finite_check_(deciding(), arena_, /*most_skipped_in_a_row=*/20) {
   settings_.timeline.show_device(arena_->device());
   if (settings_.loss_scale) scaler_.emplace(*settings_.loss_scale, arena_->device());
