@@ -89,7 +89,7 @@ class ParameterArena {
     return flat_gradients_[bucket];
   }
 
-  // Those of all ranks of this node, by local rank; none where they can't share memory.
+  // Flat gradients of all ranks of this node, by local rank; none where they can't share memory.
   [[nodiscard]] std::vector<torch::Tensor> gradients_on_node(std::size_t bucket) const;
 
   // Moves the parameters into one memory of a node's ranks, with the first rank's values: each rank

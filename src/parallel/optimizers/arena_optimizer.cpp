@@ -92,7 +92,8 @@ void ArenaOptimizer::share_steps(const Communicator& communicator, bool averages
   arena().share_parameters(node, parameters);
   all_ = arena().gradient_communicator(communicator);
   node_ = std::move(node);
-  averages_ = averages && all_->topology().nodes == 1 && !arena().gradients_on_node(0).empty();
+  averages_ = averages && all_->topology().nodes == 1 && arena().buckets() > 0 &&
+              !arena().gradients_on_node(0).empty();
 }
 
 std::vector<torch::Tensor> ArenaOptimizer::gradients_to_average(std::size_t bucket) const {
