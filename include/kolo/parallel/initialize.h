@@ -31,8 +31,8 @@ namespace kolo {
 // Otherwise it is the CPU. In either case LibTorch gets as many threads as this rank's part of its
 // node's cores, so that ranks don't stand in each other's way; OMP_NUM_THREADS overrules it, and
 // OMP_THREAD_LIMIT is kept to. The C library keeps a step's freed memory for the next
-// (keep_freed_memory_of_steps()). InputError: OMP_NUM_THREADS is no number of threads that a process
-// can have. Collective.
+// (keep_freed_memory_of_steps()). InputError: OMP_NUM_THREADS is no number of threads that a
+// process can have. Collective.
 c10::Device pin_device(const Communicator& communicator);
 
 namespace parallel {
