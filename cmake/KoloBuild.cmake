@@ -27,10 +27,10 @@ if(KOLO_SANITIZE)
   add_link_options(-fsanitize=${KOLO_SANITIZE})
 endif()
 
-# kolo_compile_together(TARGET): six sources at a time as one. Most of a source's time goes into what its headers instantiate, which
-# is then done once for six. Names in anonymous namespaces have to be unique in such a target. Not sources with options of their own.
+# kolo_compile_together(TARGET): eight sources at a time as one. Most of a source's time goes into what its headers instantiate, which
+# is then done once for eight. Names in anonymous namespaces have to be unique in such a target. Not sources with options of their own.
 function(kolo_compile_together target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${KOLO_COMPILE_TOGETHER} UNITY_BUILD_BATCH_SIZE 6)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${KOLO_COMPILE_TOGETHER} UNITY_BUILD_BATCH_SIZE 8)
   # GCC takes a source that is included for a header, in which a member of a type of its own would be a mistake.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
@@ -48,14 +48,15 @@ function(kolo_add_plain_sources target)
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_plain>)
 endfunction()
 
-# kolo_add_room(NAME [TORCH] SOURCES ... [PLAIN_SOURCES ...] [LINKS ...] [PRIVATE_LINKS ...] [EXPORT SET])
+# kolo_add_room(NAME [TORCH] [DECIDES] SOURCES ... [PLAIN_SOURCES ...] [LINKS ...] [PRIVATE_LINKS ...] [EXPORT SET])
 #
 # One room of the house: the static library kolo_NAME, used as kolo::NAME. LINKS are the rooms and packages its public headers
 # need; that a room links only rooms below it is what keeps the floors apart. TORCH: shares the precompiled LibTorch header.
 # PLAIN_SOURCES: those of such a room that don't reach LibTorch's headers (scripts/house --torch names the others); they are parsed
-# in two thirds of the time without the precompiled header. Sources are compiled together.
+# in two thirds of the time without the precompiled header. DECIDES: sources without LibTorch decide and write, but don't compute: with -O1,
+# which compiles them in two thirds of the time. Sources are compiled together.
 function(kolo_add_room name)
-  cmake_parse_arguments(room "TORCH" "EXPORT" "SOURCES;PLAIN_SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(room "TORCH;DECIDES" "EXPORT" "SOURCES;PLAIN_SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   set(target kolo_${name})
   add_library(${target} STATIC ${room_SOURCES})
   add_library(kolo::${name} ALIAS ${target})
@@ -75,6 +76,11 @@ function(kolo_add_room name)
   kolo_compile_together(${target})
   if(room_PLAIN_SOURCES)
     kolo_add_plain_sources(${target} ${room_PLAIN_SOURCES})
+  endif()
+  if(room_DECIDES AND room_TORCH)
+    target_compile_options(${target}_plain PRIVATE $<$<CONFIG:Release>:-O1>)
+  elseif(room_DECIDES)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   if(NOT room_EXPORT)
     set(room_EXPORT kolo-trainer-targets)
