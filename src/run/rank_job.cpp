@@ -196,14 +196,23 @@ void report_failures(const Communicator& communicator, const Outcome& outcome,
     complain(fmt::format("and {} more messages of other ranks", messages.size() - most_messages));
 }
 
-// The status to end with, or 0 when nothing has failed on any rank. Collective.
+// The status to end with, or 0 when nothing has failed on any rank. Collective; where another rank
+// ends the job meanwhile, a failed one returns its own status, and speaks if nobody of its node
+// has.
 int agree(const Communicator& communicator, const Outcome& outcome, const Speaker& speaker) {
-  const auto statuses = gather_statuses(communicator, outcome, speaker);
-  const auto failed = std::ranges::find_if(statuses, [](auto status) { return status != 0; });
-  if (failed == statuses.end()) return 0;
-  report_failures(communicator, outcome, statuses);
-  communicator.barrier();  // nobody ends the job earlier
-  return narrow<int>(*failed);
+  try {
+    const auto statuses = gather_statuses(communicator, outcome, speaker);
+    const auto failed = std::ranges::find_if(statuses, [](auto status) { return status != 0; });
+    if (failed == statuses.end()) return 0;
+    report_failures(communicator, outcome, statuses);
+    communicator.barrier();  // nobody ends the job earlier
+    return narrow<int>(*failed);
+  } catch (const CommunicationError&) {
+    if (outcome.status == 0) throw;
+    if (speaker.may_speak())
+      complain(fmt::format("{}: {}", describe_rank(communicator.rank()), outcome.message));
+    return outcome.status;
+  }
 }
 
 std::string in_short(const std::string& value) {
