@@ -54,16 +54,24 @@ struct Field {
   }
 };
 
-// The field's vectors at one end of a tap's connections, all samples', one below the other.
+// Lengthens rows of a power of 2 of channels: columns of such a matrix share a few places of the
+// caches, and drive each other out while a product takes them.
+constexpr std::int64_t stride_of_row(std::int64_t channels) {
+  constexpr std::int64_t gap = 16;
+  return channels + gap;
+}
+
+// The field's vectors at one end of a tap's connections, all samples', one below the other,
+// stride_of_row() apart.
 template <std::int64_t Connection::*End>
 void gather(const Field& field, std::int64_t batch, const Tap& tap, float* rows) {
   for (const Connection& connection : tap) {
-    for (std::int64_t sample = 0; sample < batch; ++sample, rows += field.channels)
+    for (std::int64_t sample = 0; sample < batch; ++sample, rows += stride_of_row(field.channels))
       std::copy_n(field.at(sample, connection.*End), field.channels, rows);
   }
 }
 
-// Adds rows, in gather()'s order, to the field.
+// Adds dense rows, in gather()'s order, to the field.
 template <std::int64_t Connection::*End>
 void scatter(const float* rows, std::int64_t batch, const Tap& tap, const Field& field) {
   for (const Connection& connection : tap) {
@@ -88,8 +96,9 @@ class TapConvolution final : public KernelByTaps {
     const auto weights = by_taps(weight);
     rows_of(output, geometry_.outputs).zero_();
     add_products<&Connection::input, &Connection::output>(
-        input_field(input), output_field(output), [&](std::size_t tap, std::int64_t first) {
-          return Matrix{matrix(weights, tap) + first, geometry_.outputs};
+        input_field(input), output_field(output),
+        [&](std::size_t tap, Columns columns, float* room) {
+          return columns_of(weights, tap, columns, room);
         });
     if (bias.defined()) rows_of(output, geometry_.outputs).add_(bias.detach());
   }
@@ -100,8 +109,9 @@ class TapConvolution final : public KernelByTaps {
     rows_of(input_gradient, geometry_.inputs).zero_();
     add_products<&Connection::output, &Connection::input>(
         output_field(output_gradient), input_field(input_gradient),
-        [&](std::size_t tap, std::int64_t first) {
-          return Matrix{matrix(weights, tap) + first * geometry_.outputs, geometry_.outputs, true};
+        [&](std::size_t tap, Columns columns, float*) {
+          return Matrix{matrix(weights, tap) + columns.first * geometry_.outputs, geometry_.outputs,
+                        true};
         });
   }
 
@@ -110,7 +120,8 @@ class TapConvolution final : public KernelByTaps {
     const auto weights = room_by_taps(weight_gradient);
     const auto in = input_field(input), out = output_field(output_gradient);
     at::parallel_for(0, narrow<std::int64_t>(taps_.size()), 1, [&](auto begin, auto end) {
-      const auto from = rows(geometry_.inputs), to = rows(geometry_.outputs);
+      const auto from = rows(stride_of_row(geometry_.inputs)),
+                 to = rows(stride_of_row(geometry_.outputs));
       for (auto tap = static_cast<std::size_t>(begin); tap < static_cast<std::size_t>(end); ++tap)
         weight_of_tap(tap, in, out, from.get(), to.get(), matrix(weights, tap));
     });
@@ -118,32 +129,56 @@ class TapConvolution final : public KernelByTaps {
   }
 
  private:
+  // Of a matrix; those that are multiplied at once, and the rows beside which their copy is cheap.
+  struct Columns {
+    std::int64_t first, count;
+  };
+  static constexpr std::int64_t columns_of_block = 128, least_rows_of_copy = 32;
+
   [[nodiscard]] Field input_field(const torch::Tensor& input) const {
     return {input.data_ptr<float>(), positions_in_, geometry_.inputs, geometry_.inputs};
   }
   [[nodiscard]] Field output_field(const torch::Tensor& output) const {
     return {output.data_ptr<float>(), positions_out_, geometry_.outputs, geometry_.outputs};
   }
-  // Room for the rows of any tap.
-  [[nodiscard]] AlignedValues<float> rows(std::int64_t channels) const {
-    return uninitialized<float>(most_rows_ * channels);
+  // Room for the rows of any tap, so many values apart.
+  [[nodiscard]] AlignedValues<float> rows(std::int64_t stride) const {
+    return uninitialized<float>(checked_multiply(most_rows_, stride));
   }
   [[nodiscard]] std::int64_t rows_of_tap(std::size_t tap) const {
     return geometry_.batch * std::ssize(taps_[tap]);
   }
 
+  // Columns of a tap's matrix, where it lies or in `room`: with many rows a product takes them more
+  // than once, and then a copy without gaps pays (stride_of_row()).
+  [[nodiscard]] Matrix columns_of(const torch::Tensor& weights, std::size_t tap, Columns columns,
+                                  float* room) const {
+    const float* from = matrix(weights, tap) + columns.first;
+    if (rows_of_tap(tap) < least_rows_of_copy) return {from, geometry_.outputs};
+    float* to = room;
+    for (std::int64_t row = 0; row < geometry_.inputs;
+         ++row, from += geometry_.outputs, to += columns.count)
+      std::copy_n(from, columns.count, to);
+    return {room, columns.count};
+  }
+
   // Adds the products of one field's vectors and the taps' matrices to the other field.
-  // `matrix_of(tap, first)`: the columns that make the channels from `first` on.
+  // `matrix_of(tap, columns, room)`: the columns that make some channels; it may use the room.
   template <std::int64_t Connection::*From, std::int64_t Connection::*To, typename MatrixOf>
   void add_products(const Field& from, const Field& to, const MatrixOf& matrix_of) const {
-    for_channels(to.channels, [&](std::int64_t first, std::int64_t count) {
-      const auto taken = rows(from.channels), made = rows(count);
+    for_channels(to.channels, [&](std::int64_t begin, std::int64_t channels) {
+      const auto taken = rows(stride_of_row(from.channels)), made = rows(columns_of_block);
+      const auto room = uninitialized<float>(checked_multiply(from.channels, columns_of_block));
       for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
         if (taps_[tap].empty()) continue;
         gather<From>(from, geometry_.batch, taps_[tap], taken.get());
-        multiply(rows_of_tap(tap), count, from.channels, {taken.get(), from.channels},
-                 matrix_of(tap, first), made.get());
-        scatter<To>(made.get(), geometry_.batch, taps_[tap], to.of(first, count));
+        for (std::int64_t done = 0; done < channels; done += columns_of_block) {
+          const Columns columns{begin + done, std::min(columns_of_block, channels - done)};
+          multiply(rows_of_tap(tap), columns.count, from.channels,
+                   {taken.get(), stride_of_row(from.channels)}, matrix_of(tap, columns, room.get()),
+                   made.get());
+          scatter<To>(made.get(), geometry_.batch, taps_[tap], to.of(columns.first, columns.count));
+        }
       }
     });
   }
@@ -157,8 +192,9 @@ class TapConvolution final : public KernelByTaps {
     }
     gather<&Connection::input>(in, geometry_.batch, taps_[tap], from);
     gather<&Connection::output>(out, geometry_.batch, taps_[tap], to);
-    multiply(geometry_.inputs, geometry_.outputs, rows_of_tap(tap), {from, geometry_.inputs, true},
-             {to, geometry_.outputs}, gradient);
+    multiply(geometry_.inputs, geometry_.outputs, rows_of_tap(tap),
+             {from, stride_of_row(geometry_.inputs), true}, {to, stride_of_row(geometry_.outputs)},
+             gradient);
   }
 };
 

@@ -56,18 +56,74 @@ constexpr auto tiles_of(std::index_sequence<I...>) {
 
 constexpr auto tiles = tiles_of(std::make_index_sequence<most_vectors * most_rows>());
 
+constexpr std::int64_t columns_of_tile = most_vectors * lanes;
+
+// A matrix as far as one column of tiles takes it.
+struct Right {
+  const float* data = nullptr;
+  std::int64_t stride = 0;
+};
+
+// Values in the smallest first-level cache, 32 KiB, and rows of b that fill it.
+constexpr std::int64_t values_of_cache = 32 * 1024 / sizeof(float),
+                       rows_of_copy = values_of_cache / columns_of_tile;
+
+// Copies rows to where they have no gaps: those a power of 2 apart share a few places of the
+// caches, and drive each other out before the next rows of a meet them.
+KOLO_VECTOR Right copied(const Right& rows, std::int64_t count, float* room) {
+  const float* from = rows.data;
+  float* to = room;
+  for (std::int64_t row = 0; row < count; ++row, from += rows.stride, to += columns_of_tile)
+    for (std::int64_t v = 0; v < columns_of_tile; v += lanes) store(to + v, loaded(from + v));
+  return {room, columns_of_tile};
+}
+
+// One column of tiles, of so many vectors.
+inline void multiply_column(std::int64_t rows, std::int64_t vectors, std::int64_t inner,
+                            const Left& a, const Right& b, float* c, std::int64_t c_stride,
+                            ProductResult result) {
+  for (std::int64_t row = 0; row < rows; row += most_rows) {
+    const auto count = std::min<std::int64_t>(most_rows, rows - row);
+    const Left left{a.data + row * a.row_stride, a.row_stride, a.inner_stride};
+    tiles[static_cast<std::size_t>((vectors - 1) * most_rows + count - 1)](
+        inner, left, b.data, b.stride, c + row * c_stride, c_stride, result);
+  }
+}
+
+// The same by parts of the inner dimension, whose rows of b are copied; with the same sums.
+inline void multiply_copied_column(std::int64_t rows, std::int64_t inner, const Left& a,
+                                   const Right& b, float* c, std::int64_t c_stride,
+                                   ProductResult result) {
+  alignas(64) float room[rows_of_copy * columns_of_tile];
+  for (std::int64_t k = 0; k < inner; k += rows_of_copy) {
+    const auto count = std::min(rows_of_copy, inner - k);
+    const Left left{a.data + k * a.inner_stride, a.row_stride, a.inner_stride};
+    multiply_column(rows, most_vectors, count, left,
+                    copied({b.data + k * b.stride, b.stride}, count, room), c, c_stride,
+                    k == 0 ? result : ProductResult::is_added);
+  }
+}
+
+// Tells whether copies of b pay: where a tile is narrower than the kernels' blocks of channels, many
+// rows meet it, and with its gaps it takes most of the cache.
+constexpr bool pays_to_copy(std::int64_t rows, std::int64_t inner, std::int64_t b_stride) {
+  constexpr std::int64_t many_rows = 4 * most_rows;
+  return columns_of_tile < channels_of_block && columns_of_tile < b_stride && rows >= many_rows &&
+         inner * b_stride > values_of_cache / 2;
+}
+
 // Columns are outermost, so that b's stay in a cache while all rows meet them.
 inline void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const Left& a,
                      const float* b, std::int64_t b_stride, float* c, std::int64_t c_stride,
                      ProductResult result) {
-  for (std::int64_t first = 0; first < columns; first += most_vectors * lanes) {
+  const bool is_copied = pays_to_copy(rows, inner, b_stride);
+  for (std::int64_t first = 0; first < columns; first += columns_of_tile) {
     const auto vectors = std::min<std::int64_t>(most_vectors, (columns - first) / lanes);
-    for (std::int64_t row = 0; row < rows; row += most_rows) {
-      const auto count = std::min<std::int64_t>(most_rows, rows - row);
-      const Left left{a.data + row * a.row_stride, a.row_stride, a.inner_stride};
-      tiles[static_cast<std::size_t>((vectors - 1) * most_rows + count - 1)](
-          inner, left, b + first, b_stride, c + row * c_stride + first, c_stride, result);
-    }
+    const Right right{b + first, b_stride};
+    if (is_copied && vectors == most_vectors)
+      multiply_copied_column(rows, inner, a, right, c + first, c_stride, result);
+    else
+      multiply_column(rows, vectors, inner, a, right, c + first, c_stride, result);
   }
 }
 
