@@ -270,6 +270,7 @@ inline std::vector<KernelCase> kernel_cases() {
   constexpr auto float32 = torch::kFloat, bfloat16 = torch::kBFloat16;
   return {{"direct", make_direct_convolution},
           {"by_tap", make_tap_convolution},
+          {"by_tap_in_blocks", make_tap_convolution, float32, suit_packing},
           {"usual_strided_points", make_convolution_kernel, float32, suit_strided_points},
           {"direct_bfloat16", make_direct_convolution, bfloat16},
           {"direct_bfloat16_packed", make_direct_convolution, bfloat16, suit_packing},

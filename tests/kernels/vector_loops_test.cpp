@@ -165,7 +165,9 @@ TEST_F(VectorLoopsTest, FindWhatIsNotZero) {
 
 TEST_F(VectorLoopsTest, MultiplyMatrices) {
   for (int round = 0; round < 60; ++round) {
-    const auto rows = between(1, 15), columns = 16 * between(1, 9), inner = between(1, 40);
+    const bool is_copied = round % 5 == 0;  // narrow tiles' part of b, in two blocks
+    const auto rows = between(1, is_copied ? 40 : 15), columns = 16 * between(1, 9),
+               inner = between(1, 40) + (is_copied ? 500 : 0);
     const auto a = values(rows * inner), b = values(inner * columns),
                before = values(rows * columns);
     const bool is_transposed = round % 2 == 1, is_added = round % 3 == 0;
