@@ -90,40 +90,34 @@ inline void multiply_column(std::int64_t rows, std::int64_t vectors, std::int64_
   }
 }
 
-// The same by parts of the inner dimension, whose rows of b are copied; with the same sums.
-inline void multiply_copied_column(std::int64_t rows, std::int64_t inner, const Left& a,
-                                   const Right& b, float* c, std::int64_t c_stride,
-                                   ProductResult result) {
-  alignas(64) float room[rows_of_copy * columns_of_tile];
-  for (std::int64_t k = 0; k < inner; k += rows_of_copy) {
-    const auto count = std::min(rows_of_copy, inner - k);
-    const Left left{a.data + k * a.inner_stride, a.row_stride, a.inner_stride};
-    multiply_column(rows, most_vectors, count, left,
-                    copied({b.data + k * b.stride, b.stride}, count, room), c, c_stride,
-                    k == 0 ? result : ProductResult::is_added);
-  }
-}
-
-// Tells whether copies of b pay: where a tile is narrower than the kernels' blocks of channels, many
-// rows meet it, and with its gaps it takes most of the cache.
-constexpr bool pays_to_copy(std::int64_t rows, std::int64_t inner, std::int64_t b_stride) {
+// Tells whether copies of b pay: where a tile is narrower than the kernels' blocks of channels,
+// many rows meet it, and the parts of a and b for a column of tiles don't stay in the cache
+// together: a transposed a takes a line for each of its columns.
+inline bool pays_to_copy(std::int64_t rows, std::int64_t inner, const Left& a,
+                         std::int64_t b_stride) {
   constexpr std::int64_t many_rows = 4 * most_rows;
-  return columns_of_tile < channels_of_block && columns_of_tile < b_stride && rows >= many_rows &&
-         inner * b_stride > values_of_cache / 2;
+  const bool is_transposed = a.inner_stride != 1;
+  return columns_of_tile < channels_of_block && rows >= many_rows &&
+         inner * b_stride > values_of_cache / 2 && (is_transposed || inner > rows_of_copy);
 }
 
-// Columns are outermost, so that b's stay in a cache while all rows meet them.
+// The columns of b stay in a cache while all rows meet them; where they are copied, so does their
+// part of the inner dimension. Sums are the same either way.
 inline void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const Left& a,
                      const float* b, std::int64_t b_stride, float* c, std::int64_t c_stride,
                      ProductResult result) {
-  const bool is_copied = pays_to_copy(rows, inner, b_stride);
-  for (std::int64_t first = 0; first < columns; first += columns_of_tile) {
-    const auto vectors = std::min<std::int64_t>(most_vectors, (columns - first) / lanes);
-    const Right right{b + first, b_stride};
-    if (is_copied && vectors == most_vectors)
-      multiply_copied_column(rows, inner, a, right, c + first, c_stride, result);
-    else
-      multiply_column(rows, vectors, inner, a, right, c + first, c_stride, result);
+  alignas(64) float room[rows_of_copy * columns_of_tile];
+  const bool is_copied = pays_to_copy(rows, inner, a, b_stride);
+  const auto part = is_copied ? rows_of_copy : inner;
+  for (std::int64_t k = 0; k < inner; k += part, result = ProductResult::is_added) {
+    const auto count = std::min(part, inner - k);
+    const Left left{a.data + k * a.inner_stride, a.row_stride, a.inner_stride};
+    for (std::int64_t first = 0; first < columns; first += columns_of_tile) {
+      const auto vectors = std::min<std::int64_t>(most_vectors, (columns - first) / lanes);
+      Right right{b + k * b_stride + first, b_stride};
+      if (is_copied && vectors == most_vectors) right = copied(right, count, room);
+      multiply_column(rows, vectors, count, left, right, c + first, c_stride, result);
+    }
   }
 }
 
