@@ -54,7 +54,7 @@ struct Field {
   }
 };
 
-// Lengthens rows of a power of 2 of channels: columns of such a matrix share a few places of the
+// Values from one gathered row to the next. Rows a power of 2 apart would share a few places of the
 // caches, and drive each other out while a product takes them.
 constexpr std::int64_t stride_of_row(std::int64_t channels) {
   constexpr std::int64_t gap = 16;
@@ -129,11 +129,11 @@ class TapConvolution final : public KernelByTaps {
   }
 
  private:
-  // Of a matrix; those that are multiplied at once, and the rows beside which their copy is cheap.
+  // Columns of a tap's matrix that are multiplied at once.
   struct Columns {
     std::int64_t first, count;
   };
-  static constexpr std::int64_t columns_of_block = 128, least_rows_of_copy = 32;
+  static constexpr std::int64_t columns_of_block = 128;
 
   [[nodiscard]] Field input_field(const torch::Tensor& input) const {
     return {input.data_ptr<float>(), positions_in_, geometry_.inputs, geometry_.inputs};
@@ -149,10 +149,11 @@ class TapConvolution final : public KernelByTaps {
     return geometry_.batch * std::ssize(taps_[tap]);
   }
 
-  // Columns of a tap's matrix, where it lies or in `room`: with many rows a product takes them more
-  // than once, and then a copy without gaps pays (stride_of_row()).
+  // Some columns, where they lie or copied to `room`: a product with many rows takes them more than
+  // once, and then a copy pays, whose rows are not a power of 2 apart.
   [[nodiscard]] Matrix columns_of(const torch::Tensor& weights, std::size_t tap, Columns columns,
                                   float* room) const {
+    constexpr std::int64_t least_rows_of_copy = 32;
     const float* from = matrix(weights, tap) + columns.first;
     if (rows_of_tap(tap) < least_rows_of_copy) return {from, geometry_.outputs};
     float* to = room;
