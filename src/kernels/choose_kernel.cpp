@@ -146,14 +146,19 @@ bool suits_taps_in_bfloat16(const ConvolutionGeometry& geometry) {
          std::min(geometry.inputs, geometry.outputs) >= least_tap_channels;
 }
 
+bool fills_tiles(std::int64_t channels) {
+  constexpr std::int64_t least = 32;
+  return channels >= least;
+}
+
 // Few channels leave most of a tile empty, other than those of whole lines, a vector of which has
 // all of a kernel's taps.
 bool suits_tiles(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t least_channels = 32, values_of_line = 32;
+  constexpr std::int64_t values_of_line = 32;
   const bool fits_lines =
       geometry.stride.back() > 1 && geometry.kernel.back() * geometry.inputs <= values_of_line;
-  return has_tiles_of_bfloat16() && geometry.outputs >= least_channels &&
-         (geometry.inputs >= least_channels || fits_lines);
+  return has_tiles_of_bfloat16() && fills_tiles(geometry.outputs) &&
+         (fills_tiles(geometry.inputs) || fits_lines);
 }
 
 std::unique_ptr<ConvolutionKernel> fastest_in_bfloat16(const ConvolutionGeometry& geometry) {
@@ -215,9 +220,23 @@ std::unique_ptr<ConvolutionKernel> make_unrounded(const ConvolutionGeometry& geo
   return kernel;
 }
 
+// A linear layer's. LibTorch's own is as fast in float32, and where oneDNN multiplies bfloat16.
+std::unique_ptr<ConvolutionKernel> make_linear_kernel(const ConvolutionGeometry& geometry) {
+  if (geometry.type == torch::kFloat) return nullptr;
+  if (geometry.type == torch::kBFloat16 && multiplies_bfloat16()) {
+    const bool suits =
+        has_tiles_of_bfloat16() && fills_tiles(geometry.inputs) && fills_tiles(geometry.outputs);
+    return suits ? make_tile_convolution(geometry) : nullptr;
+  }
+  auto of_float32 = geometry;
+  of_float32.type = torch::kFloat;
+  return std::make_unique<RoundingConvolution>(make_tap_convolution(of_float32));
+}
+
 }  // namespace
 
 std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
+  if (geometry.size.empty()) return make_linear_kernel(geometry);
   auto kernel = make_unrounded(geometry);
   if (kernel || geometry.type == torch::kFloat) return kernel;
   auto of_float32 = geometry;

@@ -4,17 +4,14 @@
 #include <optional>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
 #include <torch/nn/modules/conv.h>
 
 #include "base/second_derivatives.h"
 #include "kernels/channel_sums.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/fused.h"
-#include "kernels/loops.h"
+#include "kernels/kept_kernel.h"
 #include "kolo/kernels/autocast.h"
 
 namespace kolo {
@@ -23,12 +20,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// A kernel that autograd keeps from forward to backward.
-struct KeptKernel : torch::CustomClassHolder {
-  explicit KeptKernel(std::shared_ptr<ConvolutionKernel> kept) : kernel(std::move(kept)) {}
-  std::shared_ptr<ConvolutionKernel> kernel;
-};
 
 at::MemoryFormat channels_last(std::int64_t dimensions) {
   return dimensions == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
@@ -47,26 +38,6 @@ torch::Tensor room_for(std::int64_t batch, std::int64_t channels,
   if (order == MemoryOrder::batch_last) return empty_with_batch_last(lengths, like.options());
   const auto format = channels_last(static_cast<std::int64_t>(lengths.size()));
   return torch::empty(lengths, like.options().memory_format(format));
-}
-
-// `output` in channels-last memory. Few channels are taken several positions at a time, to fill
-// vectors.
-void add_bias(const torch::Tensor& output, std::int64_t channels, const torch::Tensor& bias) {
-  const auto positions = output.numel() / channels;
-  if (!has_loop_values(output)) {
-    output.as_strided({positions, channels}, {channels, 1}).add_(bias.to(output.scalar_type()));
-    return;
-  }
-  constexpr std::int64_t enough = 16;
-  const auto repeats = channels < enough && positions % enough == 0 ? enough : 1;
-  const auto addend = bias.repeat({repeats});
-  const auto width = channels * repeats;
-  with_values(output, [&]<typename T>() {
-    at::parallel_for(0, positions / repeats, 4096, [&](std::int64_t begin, std::int64_t end) {
-      add_to_rows({end - begin, width}, addend.data_ptr<float>(),
-                  values_of<T>(output) + begin * width);
-    });
-  });
 }
 
 // A convolution by a kernel, whose geometry is given, or the transposed one: the data gradient of
@@ -94,8 +65,7 @@ class Convolve : public torch::autograd::Function<Convolve> {
       kernel->forward(input, weight, bias.value_or(torch::Tensor()), output);
     }
     context->save_for_backward({input, weight});
-    context->saved_data["kernel"] =
-        c10::IValue::make_capsule(c10::make_intrusive<KeptKernel>(kernel));
+    KeptKernel::keep(kernel, *context);
     context->saved_data["bias"] = bias.has_value();
     context->saved_data["transposed"] = is_transposed;
     return output;
@@ -103,8 +73,7 @@ class Convolve : public torch::autograd::Function<Convolve> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     refuse_second_derivatives("nn: convolution");
-    const auto capsule = context->saved_data["kernel"].toCapsule();
-    const auto& kernel = static_cast<KeptKernel&>(*capsule).kernel;
+    const auto kernel = KeptKernel::of(*context);
     const auto saved = context->get_saved_variables();
     const auto &input = saved[0], &weight = saved[1];
     RECORD_FUNCTION("kolo::convolution_backward", (std::vector<c10::IValue>{input, weight}));
@@ -199,11 +168,6 @@ std::optional<ConvolutionGeometry> geometry_of(const torch::nn::detail::ConvNdOp
     geometry.size.push_back(length);
   }
   return geometry;
-}
-
-// An undefined tensor can't be an argument of autograd's functions, one that isn't there can.
-c10::optional<torch::Tensor> if_defined(const torch::Tensor& tensor) {
-  return tensor.defined() ? c10::make_optional(tensor) : c10::nullopt;
 }
 
 // The layer's output by one of kolo's kernels; undefined if torch::nn has to compute it.

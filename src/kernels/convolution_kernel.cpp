@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -15,6 +16,11 @@ namespace {
 // [kernel ..., second, first], the same memory.
 torch::Tensor matrices_of(const torch::Tensor& weight) {
   return weight.movedim({1, 0}, {-2, -1});
+}
+
+// [first, second, taps], the same memory.
+torch::Tensor with_one_dimension(const torch::Tensor& weight) {
+  return weight.detach().view({weight.size(0), weight.size(1), -1});
 }
 
 }  // namespace
@@ -42,7 +48,7 @@ bool is_taps_first(const torch::Tensor& weight) {
 
 torch::Tensor by_taps(const torch::Tensor& weight) {
   auto room = room_by_taps(weight);
-  if (!room.is_same(weight)) reorder(weight.detach().flatten(2), room.permute({2, 1, 0}));
+  if (!room.is_same(weight)) reorder(with_one_dimension(weight), room.permute({2, 1, 0}));
   return room;
 }
 
@@ -54,7 +60,7 @@ torch::Tensor room_by_taps(const torch::Tensor& weight_gradient) {
 
 void copy_from_taps(const torch::Tensor& room, const torch::Tensor& weight_gradient) {
   if (!room.is_same(weight_gradient))
-    reorder(room.permute({2, 1, 0}), weight_gradient.detach().flatten(2));
+    reorder(room.permute({2, 1, 0}), with_one_dimension(weight_gradient));
 }
 
 torch::Tensor sum_by_channel(const torch::Tensor& tensor, MemoryOrder order) {
@@ -68,6 +74,24 @@ torch::Tensor sum_by_channel(const torch::Tensor& tensor, MemoryOrder order) {
   const auto matrix = is_last ? tensor.as_strided({others, channels}, {channels, 1})
                               : tensor.as_strided({channels, others}, {others, 1});
   return torch::sum(matrix, at::IntArrayRef({is_last ? 0 : 1}), /*keepdim=*/false, torch::kFloat);
+}
+
+void add_bias(const torch::Tensor& output, std::int64_t channels, const torch::Tensor& bias) {
+  const auto positions = output.numel() / channels;
+  if (!has_loop_values(output)) {
+    output.as_strided({positions, channels}, {channels, 1}).add_(bias.to(output.scalar_type()));
+    return;
+  }
+  constexpr std::int64_t enough = 16;
+  const auto repeats = channels < enough && positions % enough == 0 ? enough : 1;
+  const auto addend = bias.repeat({repeats});
+  const auto width = channels * repeats;
+  with_values(output, [&]<typename T>() {
+    at::parallel_for(0, positions / repeats, 4096, [&](std::int64_t begin, std::int64_t end) {
+      add_to_rows({end - begin, width}, addend.data_ptr<float>(),
+                  values_of<T>(output) + begin * width);
+    });
+  });
 }
 
 torch::Tensor destination_of_gradient(const torch::Tensor& parameter) {

@@ -48,7 +48,12 @@ enum class MemoryOrder { channels_last, batch_last };
 // digits than short ones: the gradient of a bias. `tensor` is dense in that order.
 [[nodiscard]] torch::Tensor sum_by_channel(const torch::Tensor& tensor, MemoryOrder order);
 
-// The lengths that a convolution works on; one entry a spatial dimension (1 to 3).
+// Adds a value per channel to [N, C, ...] in channels-last memory. Few channels are taken several
+// positions at a time, to fill vectors.
+void add_bias(const torch::Tensor& output, std::int64_t channels, const torch::Tensor& bias);
+
+// The lengths that a convolution works on; one entry a spatial dimension: 1 to 3, or none for a
+// linear layer, which has one position and one tap.
 struct ConvolutionGeometry {
   std::int64_t batch = 0;
   std::int64_t inputs = 0;  // channels

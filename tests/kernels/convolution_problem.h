@@ -11,11 +11,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include "compare.h"
 #include "kernels/convolution_kernel.h"
+#include "kolo/base/gradient_destination.h"
 #include "kolo/kernels/convolution.h"
 
 namespace kolo {
@@ -84,7 +87,9 @@ struct Problem {
     const auto b = bias.defined() ? bias.clone().requires_grad_() : Tensor();
     const std::vector<std::int64_t> one(geometry.size.size(), 1), zero(geometry.size.size(), 0);
     const auto y =
-        torch::convolution(x, w, b, geometry.stride, geometry.padding, one, false, zero, 1);
+        geometry.size.empty()
+            ? torch::linear(x, w, b)
+            : torch::convolution(x, w, b, geometry.stride, geometry.padding, one, false, zero, 1);
     y.backward(gradient);
     return {y.detach(), x.grad(), w.grad(), b.defined() ? b.grad() : Tensor()};
   }
@@ -141,6 +146,38 @@ struct Layers {
       expect_close(ours->named_parameters()[item.key()].grad(), item.value().grad(), item.key());
     EXPECT_EQ(ours->weight.grad().strides(), ours->weight.strides());
   }
+};
+
+// Memory where a parameter's gradient is wanted, while it lives and until the parameter ends.
+class Destination {
+ public:
+  explicit Destination(const Tensor& parameter)
+      : accumulator_(torch::autograd::impl::grad_accumulator(parameter)),
+        memory_(torch::empty_like(parameter.detach())) {
+    accumulator_->add_post_hook(std::make_unique<Hook>(memory_));
+  }
+
+  [[nodiscard]] const Tensor& memory() const { return memory_; }
+
+ private:
+  class Hook final : public torch::autograd::FunctionPostHook, public GradientDestination {
+   public:
+    explicit Hook(Tensor memory) : memory_(std::move(memory)) {}
+
+    torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                              const torch::autograd::variable_list&) override {
+      return outputs;
+    }
+    std::shared_ptr<void> take() override {
+      return {std::make_shared<Tensor>(memory_), memory_.data_ptr()};
+    }
+
+   private:
+    Tensor memory_;
+  };
+
+  std::shared_ptr<torch::autograd::Node> accumulator_;
+  Tensor memory_;
 };
 
 inline ConvolutionGeometry random_geometry(std::mt19937& random, std::size_t dimensions) {

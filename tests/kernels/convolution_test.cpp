@@ -7,13 +7,10 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <torch/csrc/autograd/function_hook.h>
-
 #include "convolution_problem.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/fused.h"
 #include "kolo/base/error.h"
-#include "kolo/base/gradient_destination.h"
 #include "kolo/kernels/convolution.h"
 
 namespace kolo {
@@ -129,35 +126,17 @@ TEST(PlainKernels, AreWantedWhileAGuardLives) {
   EXPECT_FALSE(PlainKernels::are_wanted());
 }
 
-// A destination for the weight's gradient, in memory of its own.
-class Destination final : public torch::autograd::FunctionPostHook, public GradientDestination {
- public:
-  explicit Destination(const Tensor& weight) : memory(torch::empty_like(weight.detach())) {}
-
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                            const torch::autograd::variable_list&) override {
-    return outputs;
-  }
-  std::shared_ptr<void> take() override {
-    return {std::make_shared<Tensor>(memory), memory.data_ptr()};
-  }
-
-  Tensor memory;
-};
-
 TEST(ConvolutionKernels, ComputeAWeightsGradientWhereItIsWanted) {
   torch::manual_seed(8);
   for (const bool taps_are_first : {false, true}) {
     if (!taps_are_first && convolution_implementation(3).empty()) continue;  // LibTorch computes it
     Convolution3d layer(torch::nn::Conv3dOptions(16, 32, 4).stride(2).padding(1));
     if (taps_are_first) keep_taps_first(layer->weight);
-    const auto accumulator = torch::autograd::impl::grad_accumulator(layer->weight);
-    auto hook = std::make_unique<Destination>(layer->weight);
-    const Tensor memory = hook->memory;
-    accumulator->add_post_hook(std::move(hook));
+    const Destination destination(layer->weight);
     const auto input = torch::randn({2, 16, 4, 4, 4});
     layer(input).square().sum().backward();
-    EXPECT_EQ(layer->weight.grad().data_ptr(), memory.data_ptr()) << "neither moved nor copied";
+    EXPECT_EQ(layer->weight.grad().data_ptr(), destination.memory().data_ptr())
+        << "neither moved nor copied";
     const Tensor made = layer->weight.grad().clone();
     const auto weight = layer->weight.detach().to(torch::kDouble).requires_grad_();
     const auto bias = layer->bias.detach().to(torch::kDouble);

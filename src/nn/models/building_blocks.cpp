@@ -9,11 +9,11 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
 
 #include "kernels/convolution_kernel.h"
 #include "kernels/fused.h"
 #include "kolo/base/error.h"
+#include "kolo/kernels/linear.h"
 
 namespace kolo::networks {
 
@@ -99,8 +99,8 @@ Convolution2d padded_convolution(const ConvolutionShape& shape) {
   return convolution;
 }
 
-torch::nn::Linear dense(std::int64_t inputs, std::int64_t outputs) {
-  torch::nn::Linear linear(inputs, outputs);
+Linear dense(std::int64_t inputs, std::int64_t outputs) {
+  Linear linear(inputs, outputs);
   glorot_uniform(linear->weight);
   torch::nn::init::zeros_(linear->bias);
   return linear;

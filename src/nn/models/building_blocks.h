@@ -10,11 +10,11 @@
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/kernels/convolution.h"
+#include "kolo/kernels/linear.h"
 #include "kolo/nn/models.h"
 #include "settings/choice_reader.h"
 
@@ -96,7 +96,7 @@ struct ConvolutionShape {
 [[nodiscard]] Convolution2d padded_convolution(const ConvolutionShape& shape);
 
 // A fully connected layer: glorot_uniform weights, zero bias.
-[[nodiscard]] torch::nn::Linear dense(std::int64_t inputs, std::int64_t outputs);
+[[nodiscard]] Linear dense(std::int64_t inputs, std::int64_t outputs);
 
 struct BatchNormSettings {
   double momentum = 0.99;  // in Keras's sense

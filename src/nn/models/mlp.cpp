@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 #include <torch/nn/modules/dropout.h>
-#include <torch/nn/modules/linear.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/enum_names.h"
 #include "kolo/base/error.h"
+#include "kolo/kernels/linear.h"
 #include "nn/models/building_blocks.h"
 
 // Linear layers with an activation between them, over all values of a sample: the input [N, ...] is
@@ -80,10 +80,10 @@ class MlpNetwork final : public ChainNetwork {
 
  private:
   // The next layer, of flattened samples.
-  torch::nn::Linear add_layer(const std::string& name, std::int64_t outputs) {
+  Linear add_layer(const std::string& name, std::int64_t outputs) {
     const auto inputs = std::exchange(inputs_, outputs);
     auto options = torch::nn::LinearOptions(inputs, outputs).bias(options_.bias);
-    return register_module(name, torch::nn::Linear(options));
+    return register_module(name, Linear(options));
   }
 
   void add_hidden(std::size_t number, std::int64_t width) {

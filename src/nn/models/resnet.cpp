@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/pooling.h>
 
 #include "kolo/base/checked.h"
+#include "kolo/kernels/linear.h"
 #include "nn/models/building_blocks.h"
 
 // Residual networks (He et al., arXiv:1512.03385): a stem, four stages of residual blocks, the mean
@@ -134,7 +134,7 @@ class ResNet final : public ChainNetwork {
       }
       register_module(name, blocks);
     }
-    torch::nn::Linear output = register_module("output", dense(channels, shapes.classes));
+    Linear output = register_module("output", dense(channels, shapes.classes));
     add_stage("output", {{"output", output.ptr()}}, [output](const torch::Tensor& x) mutable {
       return output(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
     });

@@ -1,11 +1,11 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/dropout.h>
-#include <torch/nn/modules/linear.h>
 
 #include <fmt/format.h>
 
 #include "kernels/fused.h"
 #include "kolo/kernels/convolution.h"
+#include "kolo/kernels/linear.h"
 #include "nn/models/building_blocks.h"
 
 namespace kolo::networks {
@@ -34,11 +34,10 @@ class MnistNetwork final : public ChainNetwork {
     Convolution2d conv2 =
         register_module("conv2", Convolution2d(layout.first, layout.second, layout.kernel));
     Drop conv2_drop = register_module("conv2_drop", Drop(layout.conv2_drop));
-    torch::nn::Linear fc1 = register_module(
-        "fc1", torch::nn::Linear(flattened(shapes, layout.second, reduced), layout.hidden));
+    Linear fc1 =
+        register_module("fc1", Linear(flattened(shapes, layout.second, reduced), layout.hidden));
     torch::nn::Dropout fc1_drop = register_module("fc1_drop", torch::nn::Dropout(layout.fc1_drop));
-    torch::nn::Linear fc2 =
-        register_module("fc2", torch::nn::Linear(layout.hidden, shapes.classes));
+    Linear fc2 = register_module("fc2", Linear(layout.hidden, shapes.classes));
     add_stage("conv1", {{"conv1", conv1.ptr()}},
               [conv1, pools = layout.pools_first](const torch::Tensor& x) mutable {
                 return pools ? max_pool_relu(conv1(x)) : torch::relu(conv1(x));
@@ -122,10 +121,9 @@ class CnnNetwork final : public ChainNetwork {
     add("convolution1", channels_of(shapes, "cnn", 8), 16);
     add("convolution2", 16, 32);
     add("convolution3", 32, 64);
-    torch::nn::Linear hidden =
-        register_module("hidden", dense(flattened(shapes, 64, reduced), 128));
+    Linear hidden = register_module("hidden", dense(flattened(shapes, 64, reduced), 128));
     torch::nn::Dropout drop = register_module("dropout", torch::nn::Dropout(dropout));
-    torch::nn::Linear output = register_module("output", dense(128, shapes.classes));
+    Linear output = register_module("output", dense(128, shapes.classes));
     add_stage("hidden", {{"hidden", hidden.ptr()}, {"dropout", drop.ptr()}},
               [hidden, drop](const torch::Tensor& x) mutable {
                 return drop(hidden(x.flatten(1)).relu_());
@@ -185,7 +183,7 @@ class SmallCnnNetwork final : public ChainNetwork {
       });
       inputs = width;
     }
-    torch::nn::Linear output = register_module("output", dense(inputs, shapes.classes));
+    Linear output = register_module("output", dense(inputs, shapes.classes));
     add_stage("output", {{"output", output.ptr()}}, [output](const torch::Tensor& x) mutable {
       return output(torch::relu(x.amax({2, 3})));
     });

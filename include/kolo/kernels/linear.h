@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <torch/nn/modules/linear.h>
+
+// Linear layer as torch::nn's, with the same options, parameters and results (float32's to the
+// bit), whose products under autocast are fast on every processor: LibTorch 1.13 multiplies
+// bfloat16 fifty times as slowly as float32 where the processor has no instructions for it.
+//
+// Under autocast on CPUs the input is rounded to its type, and so is the output; the products are
+// made by AMX's tiles, or by LibTorch where oneDNN multiplies bfloat16, or in float32. Sums are
+// float32, and so are weights and their gradients. There are no second derivatives then.
+//
+// Threads: like any module, one forward at a time. Cost: one product of matrices forward, two
+// backward; keeps its input, in autocast's type.
+namespace kolo {
+
+class ConvolutionKernels;
+
+class LinearImpl : public torch::nn::LinearImpl {
+ public:
+  explicit LinearImpl(const torch::nn::LinearOptions& options_);
+  LinearImpl(std::int64_t inputs, std::int64_t outputs)
+      : LinearImpl(torch::nn::LinearOptions(inputs, outputs)) {}
+
+  // [..., inputs] to [..., outputs].
+  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input);
+
+ private:
+  std::shared_ptr<ConvolutionKernels> kernels_;
+};
+TORCH_MODULE(Linear);
+
+}  // namespace kolo

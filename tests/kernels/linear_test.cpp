@@ -1,0 +1,137 @@
+// Linear layers, and the kernels that compute them as convolutions without dimensions.
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <torch/autograd.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "convolution_problem.h"
+#include "kernels/fused.h"
+#include "kolo/base/error.h"
+#include "kolo/kernels/autocast.h"
+#include "kolo/kernels/linear.h"
+
+namespace kolo {
+namespace {
+
+// Batches and features up to some blocks of tiles; some leave the last ones partly empty.
+void suit_linear(ConvolutionGeometry& geometry) {
+  geometry.batch = 1 + geometry.batch * geometry.inputs % 70;
+  geometry.inputs *= 5;
+  geometry.outputs *= 3;
+}
+
+std::vector<KernelCase> linear_cases() {
+  constexpr auto bfloat16 = torch::kBFloat16;
+  return {{"by_tap", make_tap_convolution, torch::kFloat, suit_linear},
+          {"tiles", make_tile_convolution, bfloat16, suit_linear, true},
+          {"usual_bfloat16", make_convolution_kernel, bfloat16, suit_linear, true},
+          {"usual_float16", make_convolution_kernel, torch::kHalf, suit_linear, true}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Linear, ConvolutionKernelTest,
+                         testing::Combine(testing::ValuesIn(linear_cases()),
+                                          testing::Values<std::size_t>(0), testing::Values(1, 2)),
+                         case_name);
+
+// A layer's results and gradients by name, of an input that takes part in them.
+std::vector<std::pair<std::string, Tensor>> results_of(torch::nn::LinearImpl& layer,
+                                                       const Tensor& output, const Tensor& input,
+                                                       const Tensor& slope) {
+  output.backward(slope.to(output.scalar_type()));
+  std::vector<std::pair<std::string, Tensor>> results = {{"output", output.detach()},
+                                                         {"gradient of the input", input.grad()}};
+  for (const auto& item : layer.named_parameters())
+    results.emplace_back(item.key(), item.value().grad().clone());
+  layer.zero_grad();
+  return results;
+}
+
+// Features, whether there is a bias, and an input's lengths before its features.
+struct Shapes {
+  std::int64_t inputs, outputs;
+  bool has_bias;
+  std::vector<std::int64_t> before;
+};
+
+TEST(Linear, IsNearlyTorchsInDoubleUnderAutocast) {
+  torch::manual_seed(1);
+  const auto round = [](const Tensor& values) { return values.to(torch::kBFloat16); };
+  for (const auto& [inputs, outputs, has_bias, before] :
+       {Shapes{100, 70, true, {40}}, Shapes{64, 32, false, {5, 3}}, Shapes{7, 2, true, {33}},
+        Shapes{256, 1, true, {2, 3, 4}}, Shapes{48, 48, true, {}}}) {
+    const auto options = torch::nn::LinearOptions(inputs, outputs).bias(has_bias);
+    Linear layer(options);
+    torch::nn::Linear plain(options);
+    plain->to(torch::kDouble);
+    {
+      const torch::NoGradGuard no_gradient;
+      for (const auto& item : plain->named_parameters())
+        item.value().copy_(layer->named_parameters()[item.key()]);
+    }
+    auto lengths = before;
+    lengths.push_back(inputs);
+    const auto given = round(torch::randn(lengths));
+    lengths.back() = outputs;
+    const auto slope = round(torch::randn(lengths)).to(torch::kDouble);
+    const auto x = given.to(torch::kFloat).requires_grad_();
+    const auto x_plain = given.to(torch::kDouble).requires_grad_();
+    Tensor y;
+    {
+      const AutocastGuard guard(Precision::bf16);
+      y = layer(x);
+    }
+    EXPECT_EQ(y.scalar_type(), given.scalar_type());
+    const auto values = results_of(*layer, y, x, slope);
+    const auto reference = results_of(*plain, plain(x_plain), x_plain, slope);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      expect_nearly_ideal(values[i].second, reference[i].second, values[i].first.c_str());
+  }
+}
+
+TEST(Linear, IsTorchsToTheBitOtherwise) {
+  torch::manual_seed(2);
+  Linear layer(40, 50);
+  const auto is_torchs = [&](const Tensor& input) {
+    return layer(input).equal(torch::linear(input, layer->weight, layer->bias));
+  };
+  EXPECT_TRUE(is_torchs(torch::randn({6, 40})));
+  EXPECT_EQ(layer(torch::empty({0, 40})).sizes(), (std::vector<std::int64_t>{0, 50}));
+  const AutocastGuard guard(Precision::bf16);
+  EXPECT_EQ(layer(torch::empty({0, 40})).sizes(), (std::vector<std::int64_t>{0, 50}));
+  EXPECT_THROW((void)layer(torch::randn({6, 41})), c10::Error);
+  const PlainKernels plain;
+  EXPECT_TRUE(is_torchs(torch::randn({6, 40})));
+}
+
+TEST(Linear, GivesGradientsToWhatWantsThem) {
+  const ConvolutionGeometry geometry{.batch = 3,
+                                     .inputs = 32,
+                                     .outputs = 33,
+                                     .bias = false,
+                                     .has_taps_first = true,
+                                     .type = torch::kBFloat16};
+  if (!make_convolution_kernel(geometry)) GTEST_SKIP() << "LibTorch's own layer computes here";
+  Linear layer(33, 32);
+  const Destination destination(layer->weight);
+  const auto run = [&](const Tensor& input) {
+    const AutocastGuard guard(Precision::bf16);
+    return layer(input).sum();
+  };
+  run(torch::ones({3, 33})).backward();  // an expanded gradient
+  EXPECT_EQ(layer->weight.grad().data_ptr(), destination.memory().data_ptr());
+  EXPECT_TRUE(layer->weight.grad().equal(torch::full({32, 33}, 3.F)));
+  layer->zero_grad();
+  layer->weight.requires_grad_(false);
+  run(torch::ones({3, 33})).backward();
+  EXPECT_EQ(layer->weight.grad().count_nonzero().item<std::int64_t>(), 0);
+  EXPECT_TRUE(layer->bias.grad().equal(torch::full({32}, 3.F)));
+  const auto x = torch::ones({1, 33}).requires_grad_();
+  EXPECT_THROW((void)torch::autograd::grad({run(x)}, {x}, {}, true, /*create_graph=*/true), Error);
+}
+
+}  // namespace
+}  // namespace kolo
