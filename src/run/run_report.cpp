@@ -84,8 +84,9 @@ void log_network(RunLog& log, const RunConfig& config, const Trainer& trainer,
   if (precision == Precision::bf16 && !wants_gpu(config.device) && !onednn_description().empty() &&
       !multiplies_bfloat16()) {
     log.warn(
-        "this processor does not multiply bfloat16: values are rounded to it and multiplied in "
-        "float32, which is no faster; training.precision=fp32 does without the roundings");
+        "this processor does not multiply bfloat16: kolo's layers round values to it and multiply "
+        "in float32, which is no faster, and layers of torch::nn are many times slower; "
+        "training.precision=fp32 does without");
   }
   if (precision == Precision::fp32 && wants_gpu(config.device) && !config.device.tf32) {
     log.info(
