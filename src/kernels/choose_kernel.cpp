@@ -220,17 +220,24 @@ std::unique_ptr<ConvolutionKernel> make_unrounded(const ConvolutionGeometry& geo
   return kernel;
 }
 
-// A linear layer's. LibTorch's own is as fast in float32, and where oneDNN multiplies bfloat16.
+// Gradients of so many weights pay for autograd's way to kolo's products: these make them in the
+// memory where they are averaged, LibTorch's are copied there.
+bool has_many_weights(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t least = 1 << 18;
+  return checked_multiply(geometry.inputs, geometry.outputs) >= least;
+}
+
+// A linear layer's, without tiles LibTorch's own where oneDNN multiplies bfloat16.
 std::unique_ptr<ConvolutionKernel> make_linear_kernel(const ConvolutionGeometry& geometry) {
-  if (geometry.type == torch::kFloat) return nullptr;
-  if (geometry.type == torch::kBFloat16 && multiplies_bfloat16()) {
-    const bool suits =
-        has_tiles_of_bfloat16() && fills_tiles(geometry.inputs) && fills_tiles(geometry.outputs);
-    return suits ? make_tile_convolution(geometry) : nullptr;
-  }
   auto of_float32 = geometry;
   of_float32.type = torch::kFloat;
-  return std::make_unique<RoundingConvolution>(make_tap_convolution(of_float32));
+  if (geometry.type == torch::kFloat)
+    return has_many_weights(geometry) ? make_tap_convolution(geometry) : nullptr;
+  if (geometry.type != torch::kBFloat16 || !multiplies_bfloat16())
+    return std::make_unique<RoundingConvolution>(make_tap_convolution(of_float32));
+  const bool suits_tiles =
+      has_tiles_of_bfloat16() && fills_tiles(geometry.inputs) && fills_tiles(geometry.outputs);
+  return suits_tiles ? make_tile_convolution(geometry) : nullptr;
 }
 
 }  // namespace

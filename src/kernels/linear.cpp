@@ -4,7 +4,6 @@
 
 #include <ATen/record_function.h>
 
-#include "base/second_derivatives.h"
 #include "kernels/convolution_kernel.h"
 #include "kernels/fused.h"
 #include "kernels/kept_kernel.h"
@@ -37,10 +36,12 @@ class MultiplyRows : public torch::autograd::Function<MultiplyRows> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    refuse_second_derivatives("nn: linear layer");
-    const auto kernel = KeptKernel::of(*context);
     const auto saved = context->get_saved_variables();
     const auto &input = saved[0], &weight = saved[1];
+    const bool has_bias = context->saved_data["bias"].toBool();
+    if (at::GradMode::is_enabled())  // gradients of the gradients are wanted
+      return differentiable(gradients[0].to(torch::kFloat), input, weight, has_bias);
+    const auto kernel = KeptKernel::of(*context);
     RECORD_FUNCTION("kolo::linear_backward", (std::vector<c10::IValue>{input, weight}));
     const auto gradient = gradients[0].contiguous();
     torch::Tensor of_input, of_weight, of_bias;
@@ -52,9 +53,19 @@ class MultiplyRows : public torch::autograd::Function<MultiplyRows> {
       of_input = torch::empty_like(input);
       kernel->forward(gradient, weight.t(), {}, of_input);
     }
-    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2))
+    if (has_bias && context->needs_input_grad(2))
       of_bias = sum_by_channel(gradient, MemoryOrder::channels_last);
     return {of_input, of_weight, of_bias, {}};
+  }
+
+ private:
+  // The same by LibTorch's operators, which have derivatives.
+  static variable_list differentiable(const torch::Tensor& gradient, const torch::Tensor& input,
+                                      const torch::Tensor& weight, bool has_bias) {
+    return {gradient.mm(weight).to(input.scalar_type()),
+            gradient.t().mm(input.to(torch::kFloat)),
+            has_bias ? gradient.sum(0) : torch::Tensor(),
+            {}};
   }
 };
 
@@ -65,25 +76,26 @@ LinearImpl::LinearImpl(const torch::nn::LinearOptions& options_)
 
 torch::Tensor LinearImpl::forward(const torch::Tensor& input) {
   const auto inputs = options.in_features(), outputs = options.out_features();
-  const auto type = autocast_type();
-  const bool is_known = type && !PlainKernels::are_wanted() && input.device().is_cpu() &&
-                        input.layout() == torch::kStrided && input.dim() > 0 && input.numel() > 0 &&
-                        input.size(-1) == inputs &&
-                        (input.scalar_type() == torch::kFloat || input.scalar_type() == *type) &&
-                        weight.scalar_type() == torch::kFloat && weight.device().is_cpu() &&
-                        weight.is_contiguous();
+  const auto type = autocast_type().value_or(torch::kFloat);
+  const bool is_known =
+      !PlainKernels::are_wanted() && input.device().is_cpu() && input.layout() == torch::kStrided &&
+      input.dim() > 0 && input.numel() > 0 && input.size(-1) == inputs &&
+      (input.scalar_type() == torch::kFloat || input.scalar_type() == type) &&
+      weight.scalar_type() == torch::kFloat && weight.device().is_cpu() && weight.is_contiguous();
   if (!is_known) return torch::nn::LinearImpl::forward(input);
   const auto kernel = kernels_->find({.batch = input.numel() / inputs,
                                       .inputs = outputs,
                                       .outputs = inputs,
                                       .bias = false,
                                       .has_taps_first = true,
-                                      .type = *type});
+                                      .type = type});
   if (!kernel) return torch::nn::LinearImpl::forward(input);
-  const auto rows = input.to(*type).reshape({-1, inputs}).contiguous();
+  const auto rows = input.to(type).reshape({-1, inputs}).contiguous();
+  const auto made = MultiplyRows::apply(rows, weight, if_defined(bias), kernel);
+  if (input.dim() == 2) return made;
   auto shape = input.sizes().vec();
   shape.back() = outputs;
-  return MultiplyRows::apply(rows, weight, if_defined(bias), kernel).view(shape);
+  return made.view(shape);
 }
 
 }  // namespace kolo

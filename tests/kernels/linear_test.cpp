@@ -10,7 +10,6 @@
 
 #include "convolution_problem.h"
 #include "kernels/fused.h"
-#include "kolo/base/error.h"
 #include "kolo/kernels/autocast.h"
 #include "kolo/kernels/linear.h"
 
@@ -22,6 +21,7 @@ void suit_linear(ConvolutionGeometry& geometry) {
   geometry.batch = 1 + geometry.batch * geometry.inputs % 70;
   geometry.inputs *= 5;
   geometry.outputs *= 3;
+  geometry.has_taps_first = true;
 }
 
 std::vector<KernelCase> linear_cases() {
@@ -107,30 +107,48 @@ TEST(Linear, IsTorchsToTheBitOtherwise) {
   EXPECT_TRUE(is_torchs(torch::randn({6, 40})));
 }
 
+using Plain = torch::nn::Linear;
+using Wide = Layers<Linear, Plain, torch::nn::LinearOptions>;
+const torch::nn::LinearOptions many_weights(600, 450);
+
+TEST(Linear, IsTorchsWithManyWeights) {
+  torch::manual_seed(3);
+  Wide layers(many_weights);
+  for (const std::int64_t batch : {40, 1, 33, 40}) layers.expect_alike(torch::randn({batch, 600}));
+  layers.expect_alike(torch::randn({600, 5}).t());
+  layers.expect_alike(torch::randn({3, 4, 600}));
+  Wide(torch::nn::LinearOptions(many_weights).bias(false)).expect_alike(torch::randn({9, 600}));
+}
+
 TEST(Linear, GivesGradientsToWhatWantsThem) {
-  const ConvolutionGeometry geometry{.batch = 3,
-                                     .inputs = 32,
-                                     .outputs = 33,
-                                     .bias = false,
-                                     .has_taps_first = true,
-                                     .type = torch::kBFloat16};
-  if (!make_convolution_kernel(geometry)) GTEST_SKIP() << "LibTorch's own layer computes here";
-  Linear layer(33, 32);
+  Linear layer(many_weights);
   const Destination destination(layer->weight);
-  const auto run = [&](const Tensor& input) {
-    const AutocastGuard guard(Precision::bf16);
-    return layer(input).sum();
-  };
-  run(torch::ones({3, 33})).backward();  // an expanded gradient
+  layer(torch::ones({3, 600})).sum().backward();  // an expanded gradient
   EXPECT_EQ(layer->weight.grad().data_ptr(), destination.memory().data_ptr());
-  EXPECT_TRUE(layer->weight.grad().equal(torch::full({32, 33}, 3.F)));
+  EXPECT_TRUE(layer->weight.grad().equal(torch::full({450, 600}, 3.F)));
   layer->zero_grad();
   layer->weight.requires_grad_(false);
-  run(torch::ones({3, 33})).backward();
+  layer(torch::ones({3, 600})).sum().backward();
   EXPECT_EQ(layer->weight.grad().count_nonzero().item<std::int64_t>(), 0);
-  EXPECT_TRUE(layer->bias.grad().equal(torch::full({32}, 3.F)));
-  const auto x = torch::ones({1, 33}).requires_grad_();
-  EXPECT_THROW((void)torch::autograd::grad({run(x)}, {x}, {}, true, /*create_graph=*/true), Error);
+  EXPECT_TRUE(layer->bias.grad().equal(torch::full({450}, 3.F)));
+  const torch::NoGradGuard no_gradient;
+  EXPECT_FALSE(layer(torch::ones({3, 600})).requires_grad());
+}
+
+// As a penalty on the slopes of a network needs them.
+TEST(Linear, HasSecondDerivatives) {
+  torch::manual_seed(4);
+  Wide layers(many_weights);
+  const auto values = torch::randn({7, 600});
+  const auto gradients_of_penalty = [&](auto& layer, const Tensor& x) {
+    const auto y = torch::tanh(layer(x)).sum();
+    const auto slope = torch::autograd::grad({y}, {x}, {}, true, /*create_graph=*/true)[0];
+    slope.square().sum().backward();
+    return std::vector<Tensor>{layer->weight.grad(), layer->bias.grad(), x.grad()};
+  };
+  const auto ours = gradients_of_penalty(layers.ours, values.clone().requires_grad_());
+  const auto plain = gradients_of_penalty(layers.plain, values.to(torch::kDouble).requires_grad_());
+  for (std::size_t i = 0; i < ours.size(); ++i) expect_close(ours[i], plain[i], "gradient");
 }
 
 }  // namespace

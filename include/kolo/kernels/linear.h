@@ -5,13 +5,14 @@
 
 #include <torch/nn/modules/linear.h>
 
-// Linear layer as torch::nn's, with the same options, parameters and results (float32's to the
-// bit), whose products under autocast are fast on every processor: LibTorch 1.13 multiplies
-// bfloat16 fifty times as slowly as float32 where the processor has no instructions for it.
+// Linear layer with torch::nn's options, parameters, names and start, computed by kolo's products
+// on CPUs where these are faster: in float32 from 2^18 weights on, whose gradients are made where
+// they are averaged, and in 16-bit types under autocast. LibTorch 1.13 multiplies bfloat16 tens of
+// times as slowly as float32 where the processor has no instructions for it.
 //
-// Under autocast on CPUs the input is rounded to its type, and so is the output; the products are
-// made by AMX's tiles, or by LibTorch where oneDNN multiplies bfloat16, or in float32. Sums are
-// float32, and so are weights and their gradients. There are no second derivatives then.
+// Under autocast the input is rounded to its type, and so is the output; the products are made by
+// AMX's tiles, or by LibTorch where oneDNN multiplies bfloat16, or in float32. Sums are float32,
+// and so are weights and their gradients. Other dtypes and devices are torch::nn's.
 //
 // Threads: like any module, one forward at a time. Cost: one product of matrices forward, two
 // backward; keeps its input, in autocast's type.
