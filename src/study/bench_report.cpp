@@ -193,7 +193,7 @@ std::string row_of(const LayerTime& layer, std::size_t width) {
 }
 
 // Layers with a hundredth of the step, in order; then the others together, and all.
-std::string text_of(const LayerProfile& profile, double step_seconds) {
+std::string text_of(const LayerProfile& profile) {
   LayerTime others{.name = "others"}, all{.name = "all layers"};
   const auto add = [](const LayerTime& layer, LayerTime& to) {
     to.forward_seconds += layer.forward_seconds;
@@ -201,10 +201,11 @@ std::string text_of(const LayerProfile& profile, double step_seconds) {
     to.backward_seconds += layer.backward_seconds;
     to.backward_least += layer.backward_least;
   };
+  for (const auto& layer : profile.layers) add(layer, all);
+  const double step_seconds = all.forward_seconds + all.backward_seconds + profile.rest_seconds;
   std::vector<LayerTime> rows;
   std::size_t width = all.name.size() + 1;
   for (const auto& layer : profile.layers) {
-    add(layer, all);
     if (layer.forward_seconds + layer.backward_seconds < .01 * step_seconds) {
       add(layer, others);
     } else {
@@ -219,15 +220,14 @@ std::string text_of(const LayerProfile& profile, double step_seconds) {
       "forward", "least", "backward", "least");
   for (const auto& row : rows) text += row_of(row, width);
   text += row_of(others, width) + row_of(all, width);
-  return text +
-         fmt::format("the rest of a step: {}\n\n",
-                     milliseconds(step_seconds - all.forward_seconds - all.backward_seconds));
+  return text + fmt::format("the rest of a step: {}\n\n", milliseconds(profile.rest_seconds));
 }
 
 Json json_of(const LayerProfile& profile) {
   Json json{{"operations_per_second", profile.operations_per_second},
             {"bytes_per_second", profile.bytes_per_second},
-            {"layers", Json::array()}};
+            {"layers", Json::array()},
+            {"rest_seconds", profile.rest_seconds}};
   for (const auto& layer : profile.layers)
     json["layers"].push_back({{"name", layer.name},
                               {"kind", layer.kind},
@@ -365,11 +365,7 @@ std::string to_text(const BenchReport& report) {
   }
   text += pipeline_line(report);
   if (report.profile) text += text_of(*report.profile);
-  if (report.profile && report.layers) {
-    const auto& step = *report.profile;
-    text += text_of(*report.layers,
-                    step.forward_seconds + step.backward_seconds + step.optimizer_seconds);
-  }
+  if (report.layers) text += text_of(*report.layers);
   if (const auto& collectives = report.collectives) {
     text += table_of("all-reduce of", collectives->points);
     if (!collectives->messages.empty()) text += table_of("message of", collectives->messages);

@@ -52,9 +52,12 @@ class LayerClock {
       times.backward.push_back(0);
     }
     ++steps_;
+    seconds_of_step_ = 0;
   }
   void forward_is_done() { is_forward_ = false; }
 
+  // Seconds of all layers in the step that began last.
+  [[nodiscard]] double seconds_of_step() const { return seconds_of_step_; }
   // Sets the medians over the steps.
   void put_times(LayerTime& layer) const {
     const auto found = times_.find(layer.name);
@@ -124,7 +127,9 @@ class LayerClock {
     if (layer_.empty()) return;
     auto& times = times_[layer_];
     for (auto* const passes : {&times.forward, &times.backward}) passes->resize(steps_);
-    (is_forward_ ? times.forward : times.backward).back() += watch_.seconds();
+    const auto seconds = watch_.seconds();
+    (is_forward_ ? times.forward : times.backward).back() += seconds;
+    seconds_of_step_ += seconds;
   }
   // Products in another type take copies of the weights, which last for a step.
   void remember_copy(const FirstArgument& weight, const std::vector<c10::IValue>& outputs) {
@@ -139,6 +144,7 @@ class LayerClock {
   std::unordered_map<std::string, std::string> layers_, copies_;  // by key_of()
   std::unordered_map<std::string, Times> times_;
   std::size_t steps_ = 0;
+  double seconds_of_step_ = 0;
   bool is_forward_ = false;
   std::int64_t depth_ = 0;
   std::string layer_;  // of the operator under way; "" until it is known
@@ -228,14 +234,18 @@ LayerProfile measure_layers(const Communicator& communicator, Trainer& trainer, 
   profile.layers = rooflines_of(summarize(network, batch.input.sizes().slice(1)), roofline);
   LayerClock clock(network);
   trainer.listen([&] { clock.forward_is_done(); });
+  std::vector<double> rests;
   for (std::int64_t step = 0; step < plan.steps; ++step) {
     communicator.barrier();
     clock.begin_step();
+    const Stopwatch watch;
     trainer.step(batch);
+    trainer.settle();
+    rests.push_back(watch.seconds() - clock.seconds_of_step());
     plan.step_done();
   }
-  trainer.settle();
   trainer.listen({});
+  profile.rest_seconds = median(std::move(rests));
   for (auto& layer : profile.layers) clock.put_times(layer);
   return profile;
 }

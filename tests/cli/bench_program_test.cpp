@@ -145,6 +145,7 @@ TEST_F(BenchProgram, ProfilesEachLayer) {
     const auto& profile = json["layers"];
     EXPECT_GT(profile["operations_per_second"], 0);
     EXPECT_GT(profile["bytes_per_second"], 0);
+    EXPECT_GT(profile["rest_seconds"], 0);  // of the same steps, so it can't be negative
     int convolutions = 0, norms = 0;
     for (const auto& layer : profile["layers"]) {
       convolutions += layer["kind"] == "conv2d";

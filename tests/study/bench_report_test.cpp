@@ -174,14 +174,12 @@ TEST(BenchReport, ShowsWhatPredictionsAreMadeFrom) {
 
 TEST(BenchReport, SetsLayersBesideTheLeastThatTheyCouldTake) {
   auto report = report_of({two_ranks(BenchMode::synthetic, 1)});
-  report.profile.emplace();
-  report.profile->forward_seconds = .1;
-  report.profile->backward_seconds = .2;
   report.layers = LayerProfile{2e11,
                                8.0 * (1U << 30),
                                {{"stage1.block1.convolution1", "conv2d", .05, .1, .02, .04},
                                 {"norm", "batch_norm", .0005, .001, .0001, .0002},
-                                {"head", "linear", .02, .03, .01, .01}}};
+                                {"head", "linear", .02, .03, .01, .01}},
+                               .0985};
   const auto text = to_text(report);
   EXPECT_TRUE(says(text, {"at 200 GFLOP/s", "8.00 GiB/s, in copies"}));
   EXPECT_TRUE(

@@ -81,6 +81,7 @@ struct LayerProfile {
   double operations_per_second = 0;  // in products of large matrices, while all ranks make some
   double bytes_per_second = 0;       // read and written in copies of memory
   std::vector<LayerTime> layers;
+  double rest_seconds = 0;  // of a step, outside of the layers: loss, update and the like
 };
 
 struct BenchReport {
