@@ -61,6 +61,12 @@ def mnist_net():
         nn.Flatten(), nn.Linear(320, 50), nn.ReLU(True), nn.Dropout(), nn.Linear(50, 10))
 
 
+def mnist_cnn():
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.ReLU(True), nn.Conv2d(32, 64, 3), nn.MaxPool2d(2), nn.ReLU(True), nn.Dropout(.25),
+        nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(True), nn.Dropout(), nn.Linear(128, 10))
+
+
 class UNet3d(nn.Module):
     """The tutorial's network: as many levels of 4x4x4 convolutions of stride 2, and back."""
 
@@ -87,9 +93,10 @@ class UNet3d(nn.Module):
         return torch.tanh(x)
 
 
-networks = {"resnet_small": resnet_small, "resnet50": resnet50, "cnn": cnn, "mnist_net": mnist_net, "unet3d": UNet3d}
+networks = {"resnet_small": resnet_small, "resnet50": resnet50, "cnn": cnn, "mnist_net": mnist_net,
+            "mnist_cnn": mnist_cnn, "unet3d": UNet3d}
 sample_shapes = {"resnet_small": (3, 32, 32), "resnet50": (3, 224, 224), "cnn": (3, 32, 32), "mnist_net": (1, 28, 28),
-                 "unet3d": (4, 64, 64, 64)}
+                 "mnist_cnn": (1, 28, 28), "unet3d": (4, 64, 64, 64)}
 makes_fields = {"unet3d"}
 field_channels = 5  # of a U-Net's output
 classes = {"resnet50": 1000}  # others have ten
