@@ -85,8 +85,8 @@ void log_network(RunLog& log, const RunConfig& config, const Trainer& trainer,
       !multiplies_bfloat16()) {
     log.warn(
         "this processor does not multiply bfloat16: kolo's layers round values to it and multiply "
-        "in float32, which is no faster, and layers of torch::nn are many times slower; "
-        "training.precision=fp32 does without");
+        "in float32, which is no faster, and layers of torch::nn in a network of one's own are "
+        "many times slower; training.precision=fp32 does without");
   }
   if (precision == Precision::fp32 && wants_gpu(config.device) && !config.device.tf32) {
     log.info(
