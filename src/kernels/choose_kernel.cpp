@@ -146,19 +146,14 @@ bool suits_taps_in_bfloat16(const ConvolutionGeometry& geometry) {
          std::min(geometry.inputs, geometry.outputs) >= least_tap_channels;
 }
 
-bool fills_tiles(std::int64_t channels) {
-  constexpr std::int64_t least = 32;
-  return channels >= least;
-}
-
 // Few channels leave most of a tile empty, other than those of whole lines, a vector of which has
 // all of a kernel's taps.
 bool suits_tiles(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t values_of_line = 32;
-  const bool fits_lines =
-      geometry.stride.back() > 1 && geometry.kernel.back() * geometry.inputs <= values_of_line;
-  return has_tiles_of_bfloat16() && fills_tiles(geometry.outputs) &&
-         (fills_tiles(geometry.inputs) || fits_lines);
+  constexpr std::int64_t least_channels = 32, values_of_line = 32;
+  const bool fits_lines = !geometry.size.empty() && geometry.stride.back() > 1 &&
+                          geometry.kernel.back() * geometry.inputs <= values_of_line;
+  return has_tiles_of_bfloat16() && geometry.outputs >= least_channels &&
+         (geometry.inputs >= least_channels || fits_lines);
 }
 
 std::unique_ptr<ConvolutionKernel> fastest_in_bfloat16(const ConvolutionGeometry& geometry) {
@@ -227,17 +222,18 @@ bool has_many_weights(const ConvolutionGeometry& geometry) {
   return checked_multiply(geometry.inputs, geometry.outputs) >= least;
 }
 
+ConvolutionGeometry of_float32(ConvolutionGeometry geometry) {
+  geometry.type = torch::kFloat;
+  return geometry;
+}
+
 // A linear layer's, without tiles LibTorch's own where oneDNN multiplies bfloat16.
 std::unique_ptr<ConvolutionKernel> make_linear_kernel(const ConvolutionGeometry& geometry) {
-  auto of_float32 = geometry;
-  of_float32.type = torch::kFloat;
   if (geometry.type == torch::kFloat)
     return has_many_weights(geometry) ? make_tap_convolution(geometry) : nullptr;
-  if (geometry.type != torch::kBFloat16 || !multiplies_bfloat16())
-    return std::make_unique<RoundingConvolution>(make_tap_convolution(of_float32));
-  const bool suits_tiles =
-      has_tiles_of_bfloat16() && fills_tiles(geometry.inputs) && fills_tiles(geometry.outputs);
-  return suits_tiles ? make_tile_convolution(geometry) : nullptr;
+  if (geometry.type == torch::kBFloat16 && multiplies_bfloat16())
+    return suits_tiles(geometry) ? make_tile_convolution(geometry) : nullptr;
+  return std::make_unique<RoundingConvolution>(make_tap_convolution(of_float32(geometry)));
 }
 
 }  // namespace
@@ -246,9 +242,7 @@ std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeom
   if (geometry.size.empty()) return make_linear_kernel(geometry);
   auto kernel = make_unrounded(geometry);
   if (kernel || geometry.type == torch::kFloat) return kernel;
-  auto of_float32 = geometry;
-  of_float32.type = torch::kFloat;
-  kernel = make_unrounded(of_float32);
+  kernel = make_unrounded(of_float32(geometry));
   return kernel ? std::make_unique<RoundingConvolution>(std::move(kernel)) : nullptr;
 }
 

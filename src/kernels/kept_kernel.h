@@ -8,7 +8,7 @@
 
 #include "kernels/convolution_kernel.h"
 
-// What autograd functions that compute by a kernel have in common.
+// Helpers of autograd functions that compute by a kernel.
 namespace kolo {
 
 // A kernel that autograd keeps from forward to backward.
