@@ -21,81 +21,24 @@ namespace kolo {
 
 namespace {
 
-// Commands and options ("train --noddp") of earlier versions or of the courses' scripts that kolo
-// lacks, and what to do instead.
-constexpr std::string_view one_thread_each =
-    "each processor has a thread; taskset -c 0-3 kolo ... allows it four processors";
-constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
-    {"completion", "is no command any more; kolo help COMMAND lists a command's options"},
-    {"man", "is no command any more; kolo help COMMAND says what there is"},
-    {"reference",
-     "is no command any more; kolo sweep CONFIG seed=1,2,3 --target NUMBER holds trainings against "
-     "a published number"},
-    {"train -d", "several ranks always work together; leave it out"},
-    {"train --distributed", "several ranks always work together; leave it out"},
-    {"train --enable_apex", "kolo's optimizers are fused in any case; leave it out"},
-    {"train --enable_jit", "kolo's networks are compiled in any case; leave it out"},
-    {"train --disable_broadcast_buffers",
+// Options of the courses' scripts that kolo lacks, and what to do instead.
+constexpr std::pair<std::string_view, std::string_view> course_options[] = {
+    {"-d", "several ranks always work together; leave it out"},
+    {"--distributed", "several ranks always work together; leave it out"},
+    {"--enable_apex", "kolo's optimizers are fused in any case; leave it out"},
+    {"--enable_jit", "kolo's networks are compiled in any case; leave it out"},
+    {"--disable_broadcast_buffers",
      "steps send no buffers in any case, validations take rank 0's; leave it out"},
-    {"train --enable_manual_profiling", "use --timeline"},
-    {"train -v", "out.log in the run's folder says more; leave it out"},
-    {"train --verbose", "out.log in the run's folder says more; leave it out"},
-    {"train --noddp",
+    {"--enable_manual_profiling", "use --timeline"},
+    {"-v", "out.log in the run's folder says more; leave it out"},
+    {"--verbose", "out.log in the run's folder says more; leave it out"},
+    {"--noddp",
      "ranks that don't average their gradients train networks of their own; kolo bench --profile "
      "tells what communication costs"},
-    {"train --enable_benchy", "kolo bench FILE measures loading and training, apart and together"},
-    {"train --interactive", "kolo eval RUN measures what was trained, kolo report RUN shows how"},
-    {"train --launcher", "write communication.launcher=mpi, or another of its values"},
-    {"train --yaml_config", "the configuration's file is named without an option"},
-    {"train --run_num", "runs are told apart by their folders: --output DIR"},
-    {"bench --collectives", "--profile times all-reduces among the ranks, too"},
-    {"doctor --tune", "kernels of convolutions are chosen by rules; there is nothing to tune"},
-    {"doctor --json", "each line begins with its status; the exit status is 1 for a problem"},
-    {"run --no-tag", "--logs DIR writes the ranks' lines without tags, a file for each"},
-    {"report --axis", "the switch above the page's curves chooses the axis; leave it out"},
-    {"report --target",
-     "the tables have a column \"time to\" a value that most runs reach; leave it out"},
-    {"report --title", "the page's title names what it shows; leave it out"},
-    {"timeline --picture", "kolo-plot timeline.json draws a step"},
-    {"timeline --step", "kolo-plot timeline.json --step NUMBER draws a step"},
-    {"report --watch", "kolo report makes the page anew, and TensorBoard follows runs"},
-    {"report --port", "kolo report makes the page anew, and TensorBoard follows runs"},
-    {"report --figures", "kolo-plot draws figures for papers"},
-    {"report --format", "kolo-plot draws figures for papers"},
-    {"eval --format", "pictures are PNG"},
-    {"data nbody --threads", one_thread_each},
-    {"data images --threads", one_thread_each},
-    {"data cifar10 --threads", one_thread_each},
-    {"data images --size", "sides are 160 to 640 pixels; data.input_shape is what networks get"},
-    {"data nbody --method", "gravity is that of particles through a mesh; leave it out"},
-    {"data nbody --cell", "cells have 78.125 kpc/h; leave it out"},
-    {"data nbody --scatter", "temperature is what the physics makes it; leave it out"},
-    {"data nbody --no-heating", "temperature is what the physics makes it; leave it out"},
-    {"data nbody --npy", "boxes are HDF5; leave it out"},
-    {"scale --weak", "the batch of a rank stays as it is unless --strong is given; leave it out"},
-    {"scale --advise",
-     "kolo doesn't measure the noise of gradients; kolo scale --lr-scaling and kolo sweep "
-     "training.batch_size=... compare batches"},
-    {"eval --samples", "--pictures draws 12 samples, evenly spread over the data"},
-    {"predict --json", "the summary says the same; leave it out"},
-    {"scale --quiet", "what the runs say is in their out.log, too: >/dev/null"},
-    {"scale --json", "the study is in study.json of its folder"},
-    {"sweep --json", "the sweep is in sweep.json of its folder"},
-    {"sweep --quiet", "what is told of each trial is on stderr: 2>/dev/null"},
-    {"sweep --halving",
-     "all trials train to training.n_epochs; draw many with few epochs (--random), then try those "
-     "around the best with more"},
-    {"sweep --seed", "the same trials are drawn each time; a larger --random N adds others"},
-    {"scale --simulate", "kolo-simulate (extras/simulate) predicts from a study"},
-    {"scale --network", "kolo-simulate (extras/simulate) predicts from a study"},
-    {"scale --all-reduce", "kolo-simulate (extras/simulate) predicts from a study"}};
-
-// Advice for a retired word; empty for other words.
-std::string_view retired_word(std::string_view name) {
-  const auto found =
-      std::ranges::find(retired_words, name, [](const auto& word) { return word.first; });
-  return found == std::end(retired_words) ? std::string_view() : found->second;
-}
+    {"--enable_benchy", "kolo bench FILE measures loading and training, apart and together"},
+    {"--interactive", "kolo eval RUN measures what was trained, kolo report RUN shows how"},
+    {"--yaml_config", "the configuration's file is named without an option"},
+    {"--run_num", "runs are told apart by their folders: --output DIR"}};
 
 using Words = std::span<const std::string>;
 
@@ -130,8 +73,6 @@ const CLI::App& known_command(const CLI::App& app, Words words) {
   }
   if (std::ranges::find(names, words[0]) != names.end())
     return known_command(*app.get_subcommand(words[0]), words.subspan(1));
-  if (const auto advice = retired_word(words[0]); !advice.empty())
-    throw InputError(fmt::format("{} {}", words[0], advice));
   const auto ending = std::filesystem::path(words[0]).extension();
   if (app.get_parent() == nullptr && (ending == ".yaml" || ending == ".yml"))
     throw InputError(fmt::format("expected a command ({}), got the file {}; to train: {} train {}",
@@ -142,10 +83,15 @@ const CLI::App& known_command(const CLI::App& app, Words words) {
                                join(names)));
 }
 
-void refuse_if_retired(const CLI::App& command, const std::string& word) {
-  const auto name = word.substr(0, word.find('='));
-  const auto advice = retired_word(fmt::format("{} {}", name_in_program(command), name));
-  if (!advice.empty()) throw InputError(fmt::format("{}{}: {}", speaker(command), name, advice));
+void refuse_course_options(const CLI::App& command, Words words) {
+  if (command.get_name() != "train") return;
+  for (const auto& word : words) {
+    const auto name = word.substr(0, word.find('='));
+    const auto* const found =
+        std::ranges::find(course_options, name, [](const auto& option) { return option.first; });
+    if (found != std::end(course_options))
+      throw InputError(fmt::format("{}{}: {}", speaker(command), name, found->second));
+  }
 }
 
 // Refuses options without a value, and flags with one. In "--output= training.n_epochs=2", where a
@@ -171,7 +117,6 @@ void require_values(const CLI::App& command, Words words) {
     }
     if (!has_program) continue;
     if (!is_option) return;
-    refuse_if_retired(command, word);
     if (wants_value && name == word) ++index;
   }
 }
@@ -204,7 +149,7 @@ std::string meant_by(const CLI::App& command, const std::string& word, Words wor
 }
 
 [[noreturn]] void refuse_extra(const CLI::App& command, Words words) {
-  for (const auto& word : words) refuse_if_retired(command, word);
+  refuse_course_options(command, words);
   const auto extra = command.remaining(true);
   const auto& word = extra.empty() ? words.back() : extra.front();
   const auto meant = word.starts_with('-') ? meant_by(command, word, words) : "";

@@ -119,13 +119,11 @@ RunConfig load_run_config(const ConfigSource& source, const ModelCatalogue& mode
   for (const std::string& text : source.overrides) apply_override(root, text);
   for (const auto& [option, text] : source.options) apply_override(root, text, option);
   if (!source.output_dir.empty()) set_text(root, "output_dir", escape_path(source.output_dir));
-  settle_retired_keys(root, source.is_record);
   settle_batch_sizes(root);
   RunConfig config;
   collect_origins(root, "", config.origins);
   RunSections sections{config, models};
-  SectionReader::read_section(root, "", sections, settings,
-                              source.is_record ? OtherKeys::ignored : OtherKeys::refused);
+  SectionReader::read_section(root, "", sections, settings);
   check_run_config(config, models);
   fill_defaults(config, models);
   if (config.output_dir.empty()) config.output_dir = default_output_dir(source);

@@ -21,10 +21,6 @@ namespace kolo {
 // unknown keys and for values that kolo's network, data and optimizer don't have.
 [[nodiscard]] ConfigValue translate_course_file(const ConfigValue& root, const std::string& name);
 
-// Refuses keys that earlier versions had: the InputError says what to do instead. A run's own
-// record may have them; they are removed from it.
-void settle_retired_keys(ConfigValue& root, bool is_record);
-
 constexpr std::int64_t default_batch_size = 64;  // samples per rank
 
 // Leaves one of training's batch_size, local_batch_size and global_batch_size in the tree: one from

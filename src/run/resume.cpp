@@ -37,9 +37,7 @@ std::optional<RunConfig> earlier_config(const ResumePoint& point, const ModelCat
   const RunFolder folder{point.run};
   if (!fs::exists(folder.config())) return std::nullopt;
   try {
-    ConfigSource source{folder.config(), std::nullopt, {}};
-    source.is_record = true;
-    return load_run_config(source, models);
+    return load_run_config({folder.config(), std::nullopt, {}}, models);
   } catch (const InputError&) {
     return std::nullopt;
   }

@@ -73,9 +73,7 @@ void require_own_components(const TrainedRun& trained, const TrainedJob& job,
 RunConfig config_of(const TrainedRun& trained, const TrainedJob& job,
                     const RunComponents& components) {
   require_own_components(trained, job, components);
-  ConfigSource source{trained.run.config(), std::nullopt, job.overrides};
-  source.is_record = true;
-  return load_run_config(source, components.models);
+  return load_run_config({trained.run.config(), std::nullopt, job.overrides}, components.models);
 }
 
 // Checks the device, which data that isn't read doesn't need.

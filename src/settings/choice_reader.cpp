@@ -78,8 +78,7 @@ void SectionReader::operator()(const Choice& choice) const {
     // A choice that was written over another one leaves behind what that one had.
     const bool is_overwritten =
         name != nullptr && (value.distance > name->distance || is_from_command_line(*name));
-    const bool goes_unsaid = other_keys_ == OtherKeys::ignored || is_overwritten;
-    if (goes_unsaid && !is_from_command_line(value)) continue;
+    if (is_overwritten && !is_from_command_line(value)) continue;
     const auto owners = owners_of(key, choice);
     if (owners.empty()) continue;
     const auto own_keys = keys_of(chosen);

@@ -11,7 +11,7 @@ namespace kolo {
 
 // A name and the keys of the entry that it chooses, as a visit() hands them over:
 // field(choice_of(...)). Keys of other entries are refused, unless they are null, or a file's where
-// the command line chooses, or of a run's own record (see OtherKeys).
+// the command line chooses.
 struct Choice {
   std::string& name;  // where it is optional, it is given with its default
   OwnSettings& own;

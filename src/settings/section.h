@@ -62,11 +62,6 @@ template <ConfigStruct T>
 // The keys of the mapping that the settings are in: "training" of "training.batch_size", once.
 [[nodiscard]] std::vector<std::string> keys_of(const KnownSettings& settings);
 
-// Treatment of keys that only other choices have. A user's file has them by mistake; a run's own
-// record may have them from an earlier version, so there only those of the command line are
-// refused.
-enum class OtherKeys : std::uint8_t { refused, ignored };
-
 // Setting that a word was meant for: one of this name, or with this word after its last dot, or
 // else the nearest; empty if none is near.
 [[nodiscard]] std::string nearest_setting(std::string_view word, const KnownSettings& known);
@@ -164,9 +159,8 @@ void read_value(const ConfigValue& value, const std::string& path, std::optional
 class SectionReader {
  public:
   // `path` names the mapping in messages; empty for the top level. `settings` are all there are.
-  SectionReader(const ConfigValue& mapping, std::string path, const KnownSettings& settings,
-                OtherKeys other_keys = OtherKeys::refused)
-      : mapping_(mapping), path_(std::move(path)), settings_(settings), other_keys_(other_keys) {}
+  SectionReader(const ConfigValue& mapping, std::string path, const KnownSettings& settings)
+      : mapping_(mapping), path_(std::move(path)), settings_(settings) {}
 
   void operator()(const Choice& choice) const;
 
@@ -189,8 +183,7 @@ class SectionReader {
     ConfigValue empty;
     empty.origin = mapping_.origin;
     const ConfigValue* value = mapping_.find(key);
-    read_section(value != nullptr ? *value : empty, path_of(key), destination, settings_,
-                 other_keys_);
+    read_section(value != nullptr ? *value : empty, path_of(key), destination, settings_);
   }
 
   // A list of mappings.
@@ -204,16 +197,15 @@ class SectionReader {
     destination.clear();
     for (const ConfigValue& item : value->items) {
       const std::string item_name = item_path(path, destination.size());
-      read_section(item, item_name, destination.emplace_back(), settings_, other_keys_);
+      read_section(item, item_name, destination.emplace_back(), settings_);
     }
   }
 
   template <ConfigStruct T>
   static void read_section(const ConfigValue& value, const std::string& path, T& destination,
-                           const KnownSettings& settings,
-                           OtherKeys other_keys = OtherKeys::refused) {
+                           const KnownSettings& settings) {
     check_keys(value, path, keys_of(known_settings(destination)), settings);
-    SectionReader reader(value, path, settings, other_keys);
+    SectionReader reader(value, path, settings);
     visit(reader, destination);
   }
 
@@ -228,7 +220,6 @@ class SectionReader {
   const ConfigValue& mapping_;
   std::string path_;
   const KnownSettings& settings_;
-  OtherKeys other_keys_;
 };
 
 // Writes structs as a tree of values that SectionReader reads back to the same. An unset value is

@@ -107,43 +107,6 @@ TEST_F(Checks, CheckpointsComeByEpochsOrStepsOrNever) {
   EXPECT_FALSE(load(required, {"checkpoint.every_epochs=0"}).checkpoint.saves());
 }
 
-TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
-  const std::string text = "checkpoint:\n  local_folder: /dev/shm\n";
-  EXPECT_THAT(error_after_required(text),
-              AllOf(StartsWith("run.yaml:5: checkpoint.local_folder: nodes keep no copies"),
-                    HasSubstr("set checkpoint.every_steps")));
-  EXPECT_THAT(error_after_required("", {"checkpoint.local_every_steps=5"}),
-              StartsWith("command line: checkpoint.local_every_steps: nodes keep no copies"));
-  EXPECT_THAT(error_after_required("reference: {published: 0.949}\n"),
-              AllOf(StartsWith("run.yaml:4: reference: "), HasSubstr("--target NUMBER")));
-  EXPECT_THAT(error_after_required("", {"reference.published=0.9"}),
-              StartsWith("command line: reference: "));
-  const std::pair<const char*, const char*> others[] = {
-      {"training.kernels=usual", "kolo chooses the kernels"},
-      {"device.fused_norm=true", "LibTorch's operators"},
-      {"parallel.chunks=2", "each rank of a pipeline has one part"},
-      {"communication.first_bucket_mb=2", "the first bucket is of 1 MiB"},
-      {"checkpoint.at_start=true", "a run saves nothing before its first step"},
-      {"checkpoint.enabled=false", "checkpoint.every_epochs: 0"},
-      {"include=base.yaml", "files bring no others any more"},
-      {"device.inter_threads=2", "LibTorch does one operation at a time"},
-      {"data.bad_samples=skip", "a sample that can't be read ends"},
-      {"model.l2_mode=loss", "model.l2 counts as if added to the loss"},
-      {"training.mixup_alpha=0.2", "kolo doesn't mix samples"},
-      {"training.noise_scale_every=10", "kolo doesn't measure the noise"}};
-  for (const auto& [setting, advice] : others) {
-    const std::string key(setting, std::string(setting).find('='));
-    EXPECT_THAT(error_after_required("", {setting}),
-                StartsWith("command line: " + key + ": " + advice));
-  }
-  auto record = source(required + text + "reference: {published: null}\n");
-  record.is_record = true;
-  EXPECT_TRUE(load_run_config(record).checkpoint.saves());
-  record.overrides = {"checkpoint.local_folder=/tmp"};
-  EXPECT_THAT(testing::message_of<InputError>([&] { (void)load_run_config(record); }),
-              StartsWith("command line: checkpoint.local_folder: "));
-}
-
 TEST_F(Checks, RandomCropsTakeThePlaceOfShiftsAndZooms) {
   const std::string folders = "data={name: imagenet, train_dir: a, valid_dir: b";
   const auto cropped = folders + ", random_crop: 0.08}";

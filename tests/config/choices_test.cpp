@@ -12,13 +12,6 @@ namespace {
 
 class Choices : public testing::ConfigTest {
  protected:
-  // As the config.yaml that a run has written.
-  [[nodiscard]] RunConfig load_record(const std::string& text, Overrides overrides = {}) const {
-    auto record = source(text, std::move(overrides));
-    record.is_record = true;
-    return load_run_config(record);
-  }
-
   static constexpr const char* adam =
       "data: {name: fashion_mnist}\n"
       "model: {name: mnist_net}\n"
@@ -45,37 +38,6 @@ TEST_F(Choices, KeysOfOthersAreRefusedAndSayWhose) {
                                  "rho: 0.9, trust_coefficient: 0.001}\n"),
                    {"run.yaml:3: optimizer.amsgrad: is of adam, adamw; sgd has momentum, "}));
   EXPECT_EQ(load(start + "optimizer: {name: sgd, beta1: null}\n").optimizer.name, "sgd");
-}
-
-// As versions did that knew all optimizers' and all data sets' keys together.
-TEST_F(Choices, ARunsOwnRecordMayHaveKeysOfOthers) {
-  const std::string keys =
-      "momentum: 0.5, dampening: 0, nesterov: false, beta1: 0.9, beta2: 0.999, rho: 0.9, "
-      "epsilon: 1e-07, epsilon_form: null, amsgrad: true, centered: false, "
-      "initial_accumulator: 0.1, trust_coefficient: 0.001}\n";
-  const std::string start = "data: {name: fashion_mnist}\nmodel: {name: mnist_net}\n";
-  for (const char* name : {"sgd", "lars", "adamax"})
-    EXPECT_EQ(load_record(start + "optimizer: {name: " + name + ", " + keys).optimizer.name, name);
-  EXPECT_EQ(value_of(load_record(start + "optimizer: {name: sgd, " + keys), "optimizer.momentum"),
-            "0.5");
-  const std::string data =
-      "train_dir: \"\", valid_dir: \"\", n_train: null, n_valid: null, workers: 1, prefetch: 4, "
-      "shuffle: true, input_shape: [], n_classes: null, target_shape: [], train_path: \"\", "
-      "valid_path: \"\", mode: lowmem, crop: 64, box_size: 128, rotations: vector, augment: true, "
-      "preprocessing: auto}\nmodel: {name: mnist_net, file: \"\", levels: 3}\n"
-      "optimizer: {name: sgd}\n";
-  EXPECT_EQ(value_of(load_record("data: {name: mnist, path: there, " + data), "data.path"),
-            "there");
-  EXPECT_EQ(load_record("data: {name: cifar10, " + data).data.name, "cifar10");
-  EXPECT_TRUE(says(error("data: {name: fashion_mnist, " + data),
-                   {"data.train_dir: is of imagenet; fashion_mnist has path"}));
-}
-
-TEST_F(Choices, ARecordIsNoExcuseOnTheCommandLine) {
-  EXPECT_THAT(
-      testing::message_of<InputError>([&] { (void)load_record(adam, {"optimizer.momentum=0.9"}); }),
-      StartsWith("command line: optimizer.momentum: is of sgd, rmsprop, lars, schedule_free_sgd; "
-                 "adam has"));
 }
 
 TEST_F(Choices, AnotherChoiceOnTheCommandLineLeavesTheFilesKeysBehind) {

@@ -203,9 +203,6 @@ struct ConfigSource {
   std::string output_dir = {};
   // A scheduler's number of the job, which the default output_dir carries; empty: none.
   std::string job = {};
-  // The file is the config.yaml that a run has written, maybe of an earlier version: retired keys
-  // and keys of other choices (optimizers, data sets, ...) are passed over, not refused.
-  bool is_record = false;
 };
 
 // Reads and checks a configuration, as far as that goes without data, model and machine.
