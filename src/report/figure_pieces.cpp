@@ -2,33 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace kolo {
-
-namespace {
-
-// Optimizer steps of the epochs of a curve with a value per epoch. Steps before its first epoch are
-// estimated by that epoch's average.
-double steps_of(const Curve& curve) {
-  const auto& first = curve.points.front();
-  const double before = first.epoch > 0 ? first.step * (1 - 1 / first.epoch) : 0;
-  return curve.points.back().step - before;
-}
-
-}  // namespace
-
-StepTime step_time_of(const RunRecord& run) {
-  StepTime time{.category = run.name};
-  const auto* const seconds = run.find("epoch_seconds", "");
-  if (seconds == nullptr || seconds->points.empty()) return time;
-  const double steps = steps_of(*seconds);
-  if (!(steps > 0)) return time;
-  time.whole = sum_of(seconds) / steps;
-  time.data_wait = sum_of(run.find("data_wait_seconds", "")) / steps;
-  time.exposed_communication = sum_of(run.find("exposed_communication_seconds", "")) / steps;
-  return time;
-}
 
 Figure step_time_figure(const std::vector<StepTime>& times) {
   Figure figure{.id = "step-time",
@@ -79,19 +54,6 @@ std::vector<FigureSeries> NamedLines::series() const {
     all.push_back(std::move(series));
   }
   return all;
-}
-
-std::vector<double> finite_values(const Curve* curve) {
-  std::vector<double> values;
-  if (curve != nullptr)
-    for (const auto& point : curve->points)
-      if (std::isfinite(point.value)) values.push_back(point.value);
-  return values;
-}
-
-double sum_of(const Curve* curve) {
-  const auto values = finite_values(curve);
-  return values.empty() ? not_measured : std::accumulate(values.begin(), values.end(), 0.);
 }
 
 std::vector<CurvePoint> validations(const RunRecord& run, std::string_view quantity) {

@@ -19,10 +19,6 @@ struct StepTime {
   double exposed_communication = not_measured;
 };
 
-// The mean over a run's epochs. Its `whole` is not_measured where the run doesn't tell how long its
-// epochs took and how many steps they had.
-[[nodiscard]] StepTime step_time_of(const RunRecord& run);
-
 // Stacked bars in milliseconds: computing, waiting for data, waiting for other ranks.
 [[nodiscard]] Figure step_time_figure(const std::vector<StepTime>& times);
 
@@ -39,12 +35,6 @@ class NamedLines {
   using Line = std::pair<std::string, std::map<double, Value>>;
   std::vector<Line> lines_;
 };
-
-// A curve's finite values; none without a curve.
-[[nodiscard]] std::vector<double> finite_values(const Curve* curve);
-
-// Their sum; not_measured where there are none.
-[[nodiscard]] double sum_of(const Curve* curve);
 
 // Validations among which a run's best is sought: without that of the untrained network, unless
 // there is no other.

@@ -132,22 +132,6 @@ Curve curve_of(const RecordedCurve<Record>& recorded, std::span<const Record> re
   return curve;
 }
 
-// Earlier versions of kolo did not count the time of training: it is since the first record, with
-// the run's pauses.
-void count_from_first_record(std::vector<Curve>& curves) {
-  double first = not_measured;
-  bool is_counted = true;
-  for (const auto& curve : curves) {
-    for (const auto& point : curve.points) {
-      first = std::fmin(first, point.time);  // the other one when one is not a number
-      is_counted = is_counted && std::isfinite(point.elapsed);
-    }
-  }
-  if (is_counted) return;
-  for (auto& curve : curves)
-    for (auto& point : curve.points) point.elapsed = point.time - first;
-}
-
 std::vector<Curve> curves_of(const History& history) {
   EpochOfStep epoch_of_step;
   for (const EpochRecord& record : history.epochs())
@@ -166,7 +150,6 @@ std::vector<Curve> curves_of(const History& history) {
     }));
   }
   std::erase_if(curves, [](const Curve& curve) { return curve.points.empty(); });
-  count_from_first_record(curves);
   return curves;
 }
 
@@ -241,6 +224,7 @@ RunRecord read_history(const std::filesystem::path& path) {
   run.ranks = history.n_ranks();
   run.is_finished = !history.summary().empty();
   run.curves = curves_of(history);
+  run.results = results_of(history);
   // Other files are optional: problems become warnings.
   const auto beside = [&](const char* name, const auto& read) {
     const auto file = path.parent_path() / name;

@@ -29,29 +29,6 @@ struct Measure {
   Better better = Better::neither;
 };
 
-double mean_of(const RunRecord& run, std::string_view quantity) {
-  const auto* const curve = run.find(quantity, "");
-  return sum_of(curve) / static_cast<double>(finite_values(curve).size());
-}
-
-// All samples by all of the time: a mean of the rates would be too large, as slow epochs last
-// longer.
-double whole_rate(const RunRecord& run) {
-  const auto* const rates = run.find("samples_per_second", "");
-  const auto* const epochs = run.find("epoch_seconds", "");
-  if (rates == nullptr || epochs == nullptr) return not_measured;
-  std::map<double, double> rate_by_step;
-  for (const auto& point : rates->points) rate_by_step[point.step] = point.value;
-  double samples = 0, seconds = 0;
-  for (const auto& point : epochs->points) {
-    const auto rate = rate_by_step.find(point.step);
-    if (rate == rate_by_step.end() || !(rate->second > 0)) continue;
-    samples += rate->second * point.value;
-    seconds += point.value;
-  }
-  return seconds > 0 ? samples / seconds : not_measured;
-}
-
 double last_epoch(const RunRecord& run) {
   double last = not_measured;
   for (const auto& curve : run.curves) {
@@ -75,9 +52,10 @@ std::vector<Measure> measures() {
       {"best validation accuracy", best("accuracy"), percent, Better::larger},
       {"best top-5 accuracy", best("top_accuracy"), percent, Better::larger},
       {"best validation loss", best("loss"), format_loss, Better::smaller},
-      {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
+      {"time per epoch", [](const RunRecord& run) { return run.results.epoch_seconds; },
        [](double value) { return fmt::format("{:.4g} s", value); }, Better::smaller},
-      {"samples/s", whole_rate, format_rate, Better::larger},
+      {"samples/s", [](const RunRecord& run) { return run.results.samples_per_second; },
+       format_rate, Better::larger},
       {"ranks", [](const RunRecord& run) { return run.ranks ? *run.ranks : not_measured; }, count},
       {"parameters",
        [](const RunRecord& run) {

@@ -181,8 +181,12 @@ FigureGroup speed(const CurveFigures& figures, std::span<const RunRecord> runs) 
   figures.add_known(group, "samples_per_second", {"throughput", "Throughput", "samples/s"});
   figures.add_known(group, "epoch_seconds", {"epoch-time", "Time per epoch", "seconds"});
   std::vector<StepTime> times;
-  for (const auto& run : runs)
-    if (const auto time = step_time_of(run); std::isfinite(time.whole)) times.push_back(time);
+  for (const auto& run : runs) {
+    const auto& results = run.results;
+    if (std::isfinite(results.step_seconds))
+      times.push_back({run.name, results.step_seconds, results.data_wait_seconds,
+                       results.exposed_communication_seconds});
+  }
   if (!times.empty()) group.figures.push_back(step_time_figure(times));
   return group;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kolo/train/observe/history.h"
+#include "kolo/train/observe/study.h"
 
 namespace kolo {
 
@@ -19,8 +20,7 @@ struct CurvePoint {
   double epoch = not_measured;  // epochs done; with fractions for single steps
   double step = not_measured;   // optimizer steps done
   double time = not_measured;   // seconds since 1970
-  // Seconds of training until then, without pauses before a resumption; seconds since the first
-  // record where the run did not count them.
+  // Seconds of training until then, without pauses before a resumption.
   double elapsed = not_measured;
 };
 
@@ -58,6 +58,7 @@ struct RunRecord {
   std::optional<std::int64_t> parameters;
   bool is_finished = false;  // its summary is there
   std::vector<Curve> curves;
+  StudyResults results;  // of the whole run
   // The resolved configuration, flattened ("optimizer.lr", "0.001"), in the file's order.
   std::vector<std::pair<std::string, std::string>> settings;
   std::string configuration;  // config.yaml as it stands; empty: none
