@@ -5,11 +5,11 @@
 #include <limits>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/object_collectives.h"
+#include "online/shapes_json.h"
 
 namespace kolo::online {
 
@@ -82,34 +82,14 @@ void agree(const Communicator& ranks, const Call& call, const std::function<void
       call.text("another rank could not take part, so it is not done: " + said));
 }
 
-namespace {
-
-using nlohmann::json;
-
-json to_json(const TensorShapes& shapes) {
-  json list = json::array();
-  for (const auto& shape : shapes) list.push_back({shape.is_integer, shape.lengths});
-  return list;
-}
-
-TensorShapes tensor_shapes_from(const json& list) {
-  TensorShapes shapes;
-  for (const auto& each : list)
-    shapes.push_back({each.at(0).get<bool>(), each.at(1).get<std::vector<std::int64_t>>()});
-  return shapes;
-}
-
-}  // namespace
-
 // Format: the heading's length (8 bytes), the heading in JSON, the packed samples.
 std::vector<std::byte> to_bytes(const Letter& letter) {
-  const auto heading = json{{"kind", static_cast<std::int64_t>(letter.kind)},
-                            {"number", letter.number},
-                            {"text", letter.text},
-                            {"inputs", to_json(letter.shapes.inputs)},
-                            {"targets", to_json(letter.shapes.targets)},
-                            {"extras", to_json(letter.shapes.extras)}}
-                           .dump();
+  const auto heading = nlohmann::json{
+      {"kind", static_cast<std::int64_t>(letter.kind)},
+      {"number", letter.number},
+      {"text", letter.text},
+      {"shapes",
+       letter.shapes}}.dump();
   const auto length = static_cast<std::uint64_t>(heading.size());
   std::vector<std::byte> bytes(checked_add(sizeof(length) + heading.size(), letter.packed.size()));
   auto* to = bytes.data();
@@ -129,14 +109,12 @@ Letter letter_from(std::span<const std::byte> bytes) {
   std::copy_n(bytes.begin(), sizeof(length), reinterpret_cast<std::byte*>(&length));
   if (length > bytes.size() - sizeof(length)) throw Error("online: a message that is cut short");
   const auto* const heading = reinterpret_cast<const char*>(bytes.data() + sizeof(length));
-  const auto document = json::parse(heading, heading + length);
+  const auto document = nlohmann::json::parse(heading, heading + length);
   Letter letter;
   letter.kind = static_cast<Letter::Kind>(document.at("kind").get<std::int64_t>());
   letter.number = document.at("number").get<std::int64_t>();
   letter.text = document.at("text").get<std::string>();
-  letter.shapes = {tensor_shapes_from(document.at("inputs")),
-                   tensor_shapes_from(document.at("targets")),
-                   tensor_shapes_from(document.at("extras"))};
+  letter.shapes = document.at("shapes").get<SampleShapes>();
   const auto packed = bytes.subspan(sizeof(length) + length);
   letter.packed.assign(packed.begin(), packed.end());
   return letter;

@@ -8,6 +8,16 @@
 #include "kolo/parallel/object_collectives.h"
 #include "parallel/kernels.h"
 
+namespace kolo {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ChannelStatistics, count, left_out, mean, squares)
+
+static void to_json(nlohmann::json& json, const RunningStatistics& statistics) {
+  json = {{"samples", statistics.samples()}, {"channels", statistics.channels()}};
+}
+
+}  // namespace kolo
+
 namespace kolo::online {
 
 namespace {
@@ -188,30 +198,11 @@ namespace {
 
 using nlohmann::json;
 
-json to_json(const RunningStatistics& statistics) {
-  json channels = json::array();
-  for (const auto& channel : statistics.channels())
-    channels.push_back({channel.count, channel.left_out, channel.mean, channel.squares});
-  return {{"samples", statistics.samples()}, {"channels", std::move(channels)}};
-}
-
 RunningStatistics statistics_from(const json& document) {
-  std::vector<ChannelStatistics> channels;
-  for (const auto& channel : document.at("channels")) {
-    channels.push_back({.count = channel.at(0).get<std::int64_t>(),
-                        .left_out = channel.at(1).get<std::int64_t>(),
-                        .mean = channel.at(2).get<double>(),
-                        .squares = channel.at(3).get<double>()});
-  }
+  const auto channels = document.at("channels").get<std::vector<ChannelStatistics>>();
   RunningStatistics statistics(static_cast<std::int64_t>(channels.size()));
   statistics.restore(document.at("samples").get<std::int64_t>(), channels);
   return statistics;
-}
-
-json all_to_json(const std::vector<RunningStatistics>& all) {
-  json list = json::array();
-  for (const auto& each : all) list.push_back(to_json(each));
-  return list;
 }
 
 std::vector<RunningStatistics> all_from(const json& list) {
@@ -244,7 +235,7 @@ void Normalizer::update(const Communicator& trainers, SampleStore& store) {
   const bool is_off = config_.inputs == Normalized::none && config_.targets == Normalized::none;
   if (is_off || is_fixed_) return;
   std::vector<RunningStatistics> merged;
-  for (const auto& text : all_gather_bytes(trainers, all_to_json(store.statistics()).dump()))
+  for (const auto& text : all_gather_bytes(trainers, json(store.statistics()).dump()))
     merge_into(merged, all_from(json::parse(text)));
   if (merged.empty()) return;
   make(merged, store.shapes().value());
@@ -267,9 +258,7 @@ void Normalizer::make(const std::vector<RunningStatistics>& merged, const Sample
 }
 
 json Normalizer::state(const SampleStore& store) const {
-  return {{"statistics", all_to_json(store.statistics())},
-          {"is_fixed", is_fixed_},
-          {"now", to_bytes(*now_)}};
+  return {{"statistics", store.statistics()}, {"is_fixed", is_fixed_}, {"now", to_bytes(*now_)}};
 }
 
 void Normalizer::restore(const json& states, int rank, int ranks, SampleStore& store) {

@@ -1,4 +1,3 @@
-#include <array>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -15,11 +14,14 @@
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "online/inside.h"
+#include "online/shapes_json.h"
 
 // Files of a network. folder/step-TAG is a checkpoint of CheckpointStore, written by the first
 // training rank. Each training rank writes folder/reservoirs-TAG-NAME/rank-00000.safetensors. The
 // checkpoint names that folder and is written after it, so a checkpoint that exists is whole.
 namespace kolo {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ReservoirState, arrivals, draws, size, seen, first, deals)
 
 using namespace online;  // NOLINT: what this class is made of
 
@@ -60,23 +62,6 @@ void remove_reservoirs(const fs::path& folder, const Predicate& is_superfluous) 
       found.push_back(entry.path());
   }
   for (const auto& path : found) fs::remove_all(path, ignored);
-}
-
-json to_json(const ReservoirState& state) {
-  return {state.arrivals, state.draws, state.size, state.seen, state.first, state.deals};
-}
-
-ReservoirState reservoir_state_from(const json& list) {
-  const auto [arrivals, draws, size, seen, first, deals] = list.get<std::array<std::int64_t, 6>>();
-  return {arrivals, draws, size, seen, first, deals};
-}
-
-json to_json(const SampleShapes& shapes) {
-  const Letter letter{.shapes = shapes};
-  const auto bytes = to_bytes(letter);
-  return json(std::vector<std::uint8_t>(
-      reinterpret_cast<const std::uint8_t*>(bytes.data()),
-      reinterpret_cast<const std::uint8_t*>(bytes.data()) + bytes.size()));
 }
 
 // Saved samples of one rank.
@@ -121,8 +106,8 @@ json OnlineNetwork::Inside::save_reservoir(const fs::path& folder) const {
   fs::create_directories(folder, error);
   write_safetensors(reservoir_file(folder, static_cast<std::size_t>(trainers_->rank())),
                     std::vector<NamedTensor>{{"samples", samples}, {"order", slots}});
-  return {{"state", to_json(state)},
-          {"shapes", to_json(*store_.shapes())},
+  return {{"state", state},
+          {"shapes", *store_.shapes()},
           {"checksum", fmt::format("{:016x}", checksum_of(samples))}};
 }
 
@@ -247,16 +232,13 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
 // Restores this rank's reservoir if the number of training ranks is the same, otherwise its share
 // of all saved samples.
 void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json& states) {
-  const auto shapes_of = [](const json& each) {
-    const auto bytes = each.at("shapes").get<std::vector<std::uint8_t>>();
-    return letter_from(std::as_bytes(std::span(bytes))).shapes;
-  };
+  const auto shapes_of = [](const json& each) { return each.at("shapes").get<SampleShapes>(); };
   const auto rank = static_cast<std::size_t>(trainers_->rank());
   if (narrow<int>(states.size()) == trainers_->size()) {
     const auto& mine = states.at(rank).at("reservoir");
     if (mine.is_null()) return;
     const auto samples = read_samples(reservoir_file(folder, rank), mine);
-    const auto memory = store_.restore(shapes_of(mine), reservoir_state_from(mine.at("state")),
+    const auto memory = store_.restore(shapes_of(mine), mine.at("state").get<ReservoirState>(),
                                        samples.order_span());
     std::memcpy(memory.data(), samples.contents.data_ptr(), memory.size());
     return;
@@ -273,7 +255,7 @@ void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json
       continue;
     }
     all.push_back(read_samples(reservoir_file(folder, i), each));
-    saved.push_back({reservoir_state_from(each.at("state")), all.back().order_span()});
+    saved.push_back({each.at("state").get<ReservoirState>(), all.back().order_span()});
     shapes = shapes_of(each);
   }
   if (!shapes) return;

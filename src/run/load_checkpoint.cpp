@@ -133,10 +133,9 @@ ResumePoint resume_point(const LoadedCheckpoint& loaded) {
     point.epoch = state.at("epoch").get<std::int64_t>();
     point.position = state.at("position").get<std::int64_t>();
     point.best_epoch = state.at("best_epoch").get<std::int64_t>();
-    point.ranks = state.value("ranks", 1);
+    point.ranks = state.at("ranks").get<int>();
     point.made_with = state.value("made_with", nlohmann::json());
-    if (state.contains("training_samples"))
-      point.samples = state.at("training_samples").get<std::int64_t>();
+    point.samples = state.at("training_samples").get<std::int64_t>();
     point.run = loaded.path.parent_path().parent_path();
     return point;
   } catch (const nlohmann::json::exception& error) {

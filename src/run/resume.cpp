@@ -116,14 +116,14 @@ ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config,
                             const ModelCatalogue& models, int ranks, std::int64_t samples,
                             std::int64_t steps_of_epoch) {
   ResumeChanges changes;
-  if (point.samples && *point.samples != samples)
+  if (point.samples != samples)
     changes.of_data_order.push_back(
-        fmt::format("the data has {} training samples instead of {}", samples, *point.samples));
+        fmt::format("the data has {} training samples instead of {}", samples, point.samples));
   const auto earlier = earlier_config(point, models);
   if (!earlier) return changes;
   StepSize before, now;
   try {
-    before = step_size_of(*earlier, point.ranks, point.samples.value_or(samples));
+    before = step_size_of(*earlier, point.ranks, point.samples);
     now = step_size_of(config, ranks, samples);
   } catch (const InputError&) {  // a batch that the ranks before can't share was never trained with
     before = now;

@@ -35,9 +35,9 @@ struct ResumePoint {
   std::int64_t position = 0;         // samples of the epoch under way, 0 between two epochs
   std::int64_t best_epoch = 0;
   int ranks = 1;
-  std::optional<std::int64_t> samples;  // of an epoch; older checkpoints don't tell
-  nlohmann::json made_with;             // see made_with_here(); null: older checkpoints don't tell
-  std::filesystem::path run;            // folder
+  std::int64_t samples = 0;   // of an epoch
+  nlohmann::json made_with;   // see made_with_here()
+  std::filesystem::path run;  // folder
 
   // Tells whether the checkpoint is one of `folder`'s own.
   [[nodiscard]] bool is_in(const RunFolder& folder) const;

@@ -50,12 +50,11 @@ bool is_run_name(std::string_view name) {
          name.starts_with(event_file_prefix);
 }
 
-// Tells whether kolo leaves this name in a run's folder, earlier versions included.
+// Tells whether kolo leaves this name in a run's folder.
 bool is_own_name(std::string_view name) {
   const bool is_kept =
       name.starts_with(attempt_prefix) && is_number(name.substr(attempt_prefix.size()));
-  return is_run_name(name) || is_kept || name.starts_with(".kolo") ||
-         (name.starts_with("config.") && name.ends_with(".yaml"));
+  return is_run_name(name) || is_kept || name.starts_with(".kolo");
 }
 
 // Recognizes "rank-00003.json".

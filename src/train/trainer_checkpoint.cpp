@@ -40,7 +40,7 @@ constexpr auto state_fields = [](auto& field, auto& state) {
   field("skipped_steps", state.skipped_steps);
   field("skipped_in_epoch", state.skipped_in_epoch);
   field.measured("epoch_seconds", state.epoch_seconds);
-  field.measured("seconds", state.seconds);
+  field("seconds", state.seconds);
   field.measured("best_accuracy", state.best_accuracy);
   field.measured("best_loss", state.best_loss);
   field("best_epoch", state.best_epoch);
@@ -316,8 +316,7 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
   return checkpoint;
 }
 
-// A run that asks for another warm-up than it began with has that, in the steps that it takes now;
-// so has one that an earlier version has saved.
+// A run that asks for another warm-up than it began with has that, in the steps that it takes now.
 void Trainer::restore_warmup(const nlohmann::json& state) {
   const auto saved = state.find(warmup_key);
   if (saved == state.end() || options_.ends_with_steps(training_.batches())) return;

@@ -36,8 +36,7 @@ struct TrainState {
   std::int64_t skipped_steps = 0;  // of `step`, left out because they were not finite
   std::int64_t skipped_in_epoch = 0;  // of these, in the epoch under way
   double epoch_seconds = 0;           // spent on the epoch under way
-  // Since training began, validations included, without pauses before a resumption; not a number
-  // where an earlier version of kolo did not count them.
+  // Since training began, validations included, without pauses before a resumption.
   double seconds = 0;
   // Best of all validations after an epoch (below 0 and infinity: none yet): by the accuracy, or by
   // the loss where there is no accuracy.

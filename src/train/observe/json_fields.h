@@ -42,11 +42,6 @@ class JsonWriter {
   void at_least(const char* key, const T& value, T /*least*/) {
     (*this)(key, value);
   }
-  // A key that earlier versions did not write.
-  template <typename T>
-  void optional(const char* key, const T& value) {
-    (*this)(key, value);
-  }
   // Texts and lists that are left out where they are empty, numbers where they were not measured.
   template <typename T>
   void if_any(const char* key, const T& value) {
@@ -109,12 +104,8 @@ class JsonReader {
       refuse_json(key, fmt::format("{} or more", least), fmt::format("{}", value));
   }
   template <typename T>
-  void optional(const char* key, T& value) const {
-    if (json_.contains(key)) (*this)(key, value);
-  }
-  template <typename T>
   void if_any(const char* key, T& value) const {
-    optional(key, value);
+    if (json_.contains(key)) (*this)(key, value);
   }
   void if_measured(const char* key, double& value) const { measured(key, value); }
   void measured(const char* key, double& value) const { value = number_or_unmeasured(json_, key); }

@@ -38,14 +38,14 @@ constexpr auto study_results_fields = [](auto& field, auto& results) {
 
 constexpr auto point_fields = [](auto& field, auto& point) {
   field("ranks", point.ranks);
-  field.optional("nodes", point.nodes);
+  field("nodes", point.nodes);
   field("batch_size", point.batch_size);
-  field.optional("lr_scaling", point.lr_scaling);
-  field.optional("warmup_epochs", point.warmup_epochs);
+  field("lr_scaling", point.lr_scaling);
+  field("warmup_epochs", point.warmup_epochs);
   field("state", point.state);
-  field.optional("folder", point.folder);
-  field.optional("job", point.job);
-  field.optional("problem", point.problem);
+  field("folder", point.folder);
+  field("job", point.job);
+  field("problem", point.problem);
   field.measured("efficiency", point.efficiency);
   field.record("results", point.results, study_results_fields);
   field.if_any("spatial", point.spatial);
@@ -54,12 +54,12 @@ constexpr auto point_fields = [](auto& field, auto& point) {
 
 constexpr auto study_fields = [](auto& field, auto& study) {
   field("name", study.name);
-  field.optional("configuration", study.configuration);
+  field("configuration", study.configuration);
   field("scaling", study.scaling);
-  field.optional("parallel", study.parallel);
-  field.optional("settings", study.settings);
-  field.optional("threads", study.threads);
-  field.optional("cores", study.cores);
+  field("parallel", study.parallel);
+  field("settings", study.settings);
+  field("threads", study.threads);
+  field("cores", study.cores);
   field.list("points", study.points, point_fields);
 };
 

@@ -47,10 +47,6 @@ TEST(SweepRecord, ComesBackFromItsFile) {
   EXPECT_EQ(read.trials[1].best, 0.75);
   EXPECT_TRUE(std::isnan(read.trials[0].best));
   EXPECT_EQ(read.trials[2].state, TrialState::failed);
-  auto of_an_earlier_version = read.to_json();
-  of_an_earlier_version["rungs"] = {{{"epochs", 1}, {"trials", 3}}};
-  of_an_earlier_version["trials"][0]["state"] = "dropped";
-  EXPECT_EQ(Sweep::from_json(of_an_earlier_version).trials[0].state, TrialState::stopped);
 }
 
 TEST(SweepRecord, ATargetStandsBesideMeanAndDeviationOfLastEpochs) {

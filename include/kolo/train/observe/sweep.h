@@ -17,15 +17,13 @@
 namespace kolo {
 
 // pending: not started; running: started, and over where nobody holds the sweep's folder; stopped:
-// on request, it can go on ("waiting" and "dropped" in sweeps of earlier versions); done; failed.
+// on request, it can go on; done; failed.
 enum class TrialState : std::uint8_t { pending, running, stopped, done, failed };
 
 constexpr auto enum_names(TrialState) {
   return std::to_array<EnumName<TrialState>>({{TrialState::pending, "pending"},
                                               {TrialState::running, "running"},
                                               {TrialState::stopped, "stopped"},
-                                              {TrialState::stopped, "waiting"},
-                                              {TrialState::stopped, "dropped"},
                                               {TrialState::done, "done"},
                                               {TrialState::failed, "failed"}});
 }
