@@ -24,6 +24,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/statistics.h"
+#include "kolo/parallel/checks.h"
 #include "kolo/train/checkpoint/checkpoint.h"
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/checkpoint/snapshot_memory.h"
@@ -57,10 +58,12 @@ std::uint64_t bytes_of(const Checkpoint& state) {
 Checkpoint copied(const Checkpoint& state, SnapshotMemory& memory) {
   memory.clear();
   Checkpoint copy{{}, {}, state.state};
-  for (const auto& item : state.model)
-    copy.model.push_back({item.name, memory.copy(item.tensor).tensor});
-  for (const auto& item : state.optimizer)
-    copy.optimizer.push_back({item.name, memory.copy(item.tensor).tensor});
+  const auto take = [&](const NamedTensor& item) -> NamedTensor {
+    if (!is_finite(item.tensor)) throw Error("bench: a state that is not finite");
+    return {item.name, memory.copy(item.tensor)};
+  };
+  for (const auto& item : state.model) copy.model.push_back(take(item));
+  for (const auto& item : state.optimizer) copy.optimizer.push_back(take(item));
   return copy;
 }
 
@@ -114,8 +117,7 @@ void measure(const Options& options) {
     synchronous.push_back(seconds_of([&] { (void)store.save(++step, state, false); }));
   print("synchronous", synchronous, bytes);
   auto memory = std::optional<SnapshotMemory>();
-  const double got =
-      seconds_of([&] { memory = SnapshotMemory::get(bytes); });
+  const double got = seconds_of([&] { memory = SnapshotMemory::get(bytes); });
   if (!memory) throw Error("checkpoint_bench: there is not enough memory for a copy");
   for (int round = 0; round < options.rounds; ++round) {
     std::future<double> writing;

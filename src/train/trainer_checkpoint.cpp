@@ -70,35 +70,29 @@ void put_in_order(std::vector<NamedTensor>& tensors, const std::vector<std::stri
   std::ranges::stable_sort(tensors, {}, number_of);
 }
 
-Values values_of(const torch::Tensor& tensor) {
+// Order of what may be among a tensor's values: finite numbers alone, infinity, NaN.
+enum class Values { finite, infinite, nan };
+
+Values worst_of(const torch::Tensor& tensor) {
   if (is_finite(tensor)) return Values::finite;
   return tensor.isnan().any().item<bool>() ? Values::nan : Values::infinite;
-}
-
-// Memory of the host is read once, where it is copied.
-SnapshotMemory::Copy look_at(const torch::Tensor& tensor, SnapshotMemory* memory) {
-  if (memory == nullptr) return {tensor, values_of(tensor)};
-  if (tensor.device().is_cpu()) return memory->copy(tensor);
-  const auto values = values_of(tensor);
-  return {memory->copy(tensor).tensor, values};
 }
 
 // Tensors of one kind on their way into a checkpoint of `step`.
 struct Taking {
   std::string_view what;
   std::int64_t step = 0;
-  Values worst = Values::finite;  // that is let through
+  Values worst = Values::finite;  // that is accepted
   SnapshotMemory* memory = nullptr;
 };
 void take(std::vector<NamedTensor>& tensors, const Taking& taking) {
   for (auto& item : tensors) {
-    auto [tensor, values] = look_at(item.tensor, taking.memory);
-    if (values > taking.worst)
+    if (worst_of(item.tensor) > taking.worst)
       throw Error(fmt::format(
           "checkpoint: {} {} is not finite after step {}, so that nothing could go on from it. It "
           "is not saved. {}",
           taking.what, item.name, taking.step, advice_on_what_is_not_finite()));
-    item.tensor = std::move(tensor);
+    if (taking.memory != nullptr) item.tensor = taking.memory->copy(item.tensor);
   }
 }
 

@@ -14,9 +14,6 @@
 // Memory for copies of a training's tensors, which are written to disk while it goes on training.
 namespace kolo {
 
-// The worst of a tensor's values.
-enum class Values { finite, infinite, nan };
-
 // A region that is used for every snapshot: on the host in huge pages where the system has them,
 // already in the process's hands, so that a copy goes at memory speed; for a CUDA device pinned.
 //
@@ -39,13 +36,9 @@ class SnapshotMemory {
   // Makes room: the next copy() overwrites the copies before.
   void clear() { used_ = 0; }
 
-  struct Copy {
-    torch::Tensor tensor;  // on the host, with the strides of the original where that is dense
-    Values values = Values::finite;
-  };
-  // Copies a tensor and looks at its values in the same pass. Of a tensor on a device values are
-  // not looked at, and the copy is there after wait(). Error when the region is full.
-  [[nodiscard]] Copy copy(const torch::Tensor& tensor);
+  // Copy on the host, with the strides of the original where that is dense. Of a tensor on a device
+  // it is there after wait(). Error when the region is full.
+  [[nodiscard]] torch::Tensor copy(const torch::Tensor& tensor);
 
   // Waits for copies from `device` that were enqueued in its current stream.
   static void wait(const torch::Device& device);
