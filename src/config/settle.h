@@ -31,8 +31,8 @@ void settle_batch_sizes(ConfigValue& root);
 // place.
 void check_run_config(const RunConfig& config, const ModelCatalogue& models);
 
-// For an entry of a catalogue, which knows its keys but not their section. Both arguments must
-// outlive it.
+// RefuseKey that puts `section.` before keys, for catalogue entries, which don't know their
+// section. Keeps references to both arguments.
 [[nodiscard]] RefuseKey refuse_in(const RunConfig& config, std::string_view section);
 
 // Gives values to keys that a checked configuration leaves open and that do not depend on the data:

@@ -41,7 +41,7 @@ TensorPool::Memory TensorPool::take() {
     }
     device = device_;
   }
-  // Pinning takes a context, which a thread without a device would make on the node's first one.
+  // Pinning creates a CUDA context; without setDevice a worker would create it on GPU 0.
   if (device) c10::impl::VirtualGuardImpl(device->type()).setDevice(*device);
   const auto options = torch::TensorOptions(type_).pinned_memory(device.has_value());
   return {torch::empty(shape_, options), device.has_value()};

@@ -26,7 +26,7 @@ namespace kolo {
 
 namespace {
 
-// Time that a failed rank leaves to lower ones.
+// Delay of a failed rank, so that lower ranks with the same failure speak first.
 std::chrono::milliseconds head_start_of_lower_ranks(int rank) {
   return std::chrono::milliseconds(rank == 0 ? 0 : 1000 + 200 * std::min(rank, 20));
 }

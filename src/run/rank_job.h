@@ -29,8 +29,8 @@ namespace kolo {
 // which launchers begin, ends this process at once.
 void let_lower_ranks_speak(int rank);
 
-// Does work that has begun, after which no exception may mean exit_wrong_input: turns InputErrors
-// into Errors of the same words.
+// Runs work after the job has begun: InputErrors become Errors of the same words, so that the exit
+// status is 1, not 2.
 template <typename Work>
 auto once_begun(const Work& work) {
   try {

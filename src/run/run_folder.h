@@ -53,7 +53,7 @@ struct RunFolder {
 
   // Makes a missing folder, and marks a new or empty one as made by kolo. Returns whether it did.
   bool make() const;
-  // File that shows it; it may be removed.
+  // Marker file: kolo made this folder. Users may delete it.
   [[nodiscard]] std::filesystem::path mark() const;
 
   // Tells whether any file, or folder that isn't empty, has the name of a run's.

@@ -52,7 +52,7 @@ class RunLock {
   // Error unless is_held(). Rank 0 calls it.
   void require_held() const;
 
-  // Rank 0 that could not give the folder back; its progress is the steps that it noted.
+  // Lock record of a rank 0 that died holding the folder; `progress` is the last step it noted.
   [[nodiscard]] static std::optional<LockHolder> last_rank_0(const RunFolder& folder);
 
  private:

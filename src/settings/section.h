@@ -213,7 +213,7 @@ class SectionReader {
   [[nodiscard]] std::string path_of(std::string_view key) const;
   [[noreturn]] static void refuse_no_list(const ConfigValue& value, const std::string& path,
                                           const std::vector<std::string>& keys);
-  // `where` it should stand, or was taken back.
+  // `where`: mapping that lacks the key, or null that unset it; gives the place in the message.
   [[noreturn]] void refuse_missing(const ConfigValue& where, std::string_view key,
                                    std::string_view expected) const;
 

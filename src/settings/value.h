@@ -26,7 +26,7 @@ struct ConfigValue {
   std::vector<ConfigEntry> entries;  // of a mapping, each key once
   std::string origin;        // "FILE:LINE", of its key if it has one; "command line"; or an option
   std::string comment = {};  // meaning of nothing, for readers of the file
-  int distance = 0;          // mappings that it was merged over; nearer values win
+  int distance = 0;          // `<<` merges between its mapping and it; the fewest win
 
   // The value of a mapping's key, nullptr where there is none.
   [[nodiscard]] const ConfigValue* find(std::string_view key) const;

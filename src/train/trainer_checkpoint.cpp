@@ -117,8 +117,9 @@ std::string trained_name_of(const std::string& parameter) {
   return fmt::format("{}.{}", parameter, trained_name);
 }
 
-// As BucketOptimizer::to_evaluation() does it, to the bit. Parameters without state are frozen, or
-// further names of one that has some.
+// Puts the averaged parameters (Schedule-Free) in place of the trained ones, bit for bit as
+// BucketOptimizer::to_evaluation(). Parameters without state are frozen, or further names of one
+// that has some.
 void take_those_for_use(std::vector<NamedTensor>& parameters, std::vector<NamedTensor>& optimizer,
                         const FlatOptimizer& algorithm) {
   const auto use = algorithm.for_use();
@@ -142,7 +143,7 @@ void take_those_for_use(std::vector<NamedTensor>& parameters, std::vector<NamedT
   }
 }
 
-// By parameter, of those that were frozen or not used in some steps.
+// Key of the skipped steps of each parameter that was frozen or unused in some.
 constexpr const char* left_out_key = "left_out_steps";
 constexpr const char* warmup_key = "warmup";
 
@@ -231,7 +232,7 @@ nlohmann::json Trainer::left_out_steps() const {
   return left_out;
 }
 
-// By the names under which their values are in a checkpoint of an optimizer that averages.
+// Parameters as trained, not averaged, under their names in the optimizer's file.
 std::vector<NamedTensor> Trainer::trained_parameters() const {
   std::vector<NamedTensor> tensors;
   const auto& arena = *step_.arena();

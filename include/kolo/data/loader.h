@@ -21,8 +21,7 @@
 
 namespace kolo {
 
-// Places inside a batch for one sample as a device gets it; those that the dataset does not fill
-// are empty.
+// Memory for one packed sample of a device's batch; spans that the dataset doesn't use are empty.
 struct PackedSpans {
   std::span<std::byte> bytes;
   std::span<std::int64_t> label;
@@ -131,11 +130,12 @@ class Loader {
   std::mutex mutex_;  // guards what follows
   std::condition_variable_any may_load_;
   std::condition_variable has_loaded_;
-  std::shared_ptr<const Plan> plan_;                // of this epoch
-  std::vector<std::optional<Loaded>> loaded_;       // batch b waits in place b % prefetch
-  std::size_t claimed_ = 0, delivered_ = 0;         // batches, of plan_
-  std::atomic<const Plan*> wanted_plan_ = nullptr;  // plan_, for workers amid a batch
-  std::vector<std::jthread> workers_;               // last: they use all of the above
+  std::shared_ptr<const Plan> plan_;           // of this epoch
+  std::vector<std::optional<Loaded>> loaded_;  // batch b waits in place b % prefetch
+  std::size_t claimed_ = 0, delivered_ = 0;    // batches, of plan_
+  // plan_ again, readable without the mutex: workers drop batches of older plans.
+  std::atomic<const Plan*> wanted_plan_ = nullptr;
+  std::vector<std::jthread> workers_;  // last: they use all of the above
 };
 
 }  // namespace kolo

@@ -15,7 +15,7 @@
 // Figures of runs, studies and sweeps.
 namespace kolo {
 
-// Places in the page's palette: a run has its number; what is no run has a negative place.
+// Colours: a run's is its index in the page's palette; negative ones are fixed.
 inline constexpr int compute_colour = -1;
 inline constexpr int data_wait_colour = -2;
 inline constexpr int communication_colour = -3;

@@ -41,7 +41,7 @@ struct ScaleRequest {
                                  // -spatial
   bool oversubscribe = false;
   SchedulerOptions scheduler;
-  std::filesystem::path program = {};  // kolo, which does the runs; empty: this program is it
+  std::filesystem::path program = {};  // program that trains; empty: this one
   std::string program_name = "kolo";   // as users type it
   RunComponents components = {};       // of the program
   // Gets lines about the progress, for people.

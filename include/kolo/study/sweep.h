@@ -82,7 +82,7 @@ struct SweepRequest {
   std::optional<double> target = std::nullopt;  // see Sweep::target
   std::string metric;            // val_accuracy | val_loss; empty: accuracy, where there is one
   std::filesystem::path output;  // the sweep's folder; empty: output_dir with -sweep
-  std::filesystem::path program = {};  // kolo, which does the trials; empty: this program is it
+  std::filesystem::path program = {};  // program that trains; empty: this one
   std::string program_name = "kolo";   // as users type it
   RunComponents components = {};       // of the program
   // Gets lines about the progress, for people.

@@ -62,7 +62,7 @@ using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t to
 
 // The sums over a loader's whole dataset on all ranks, each sample counted once if the loader's
 // sampler draws it once; the loss's last digits depend on the number of ranks. In evaluation mode;
-// the network is in training mode afterwards. Whoever measures more adds up the ranks. Collective.
+// the network is in training mode afterwards. `measure` gets this rank's batches alone. Collective.
 [[nodiscard]] MetricSums evaluate(const Communicator& communicator, Network& network,
                                   const Objective& objective, Loader& loader,
                                   const EvaluationMeasure& measure = {},

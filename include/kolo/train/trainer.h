@@ -215,7 +215,7 @@ class Trainer {
   DeviceClock clock_;
   // [1], on the device: 1 when this rank asks to stop; added up over the ranks with a step's sums.
   torch::Tensor step_notes_;
-  bool asks_to_stop_ = false;  // what it holds
+  bool asks_to_stop_ = false;  // value last written to step_notes_
   std::optional<StepUnderWay> under_way_;
   Stopwatch since_settled_;
   Stopwatch since_counted_;  // in the state's seconds

@@ -104,8 +104,8 @@ struct EmptyJob {
 // Starts two ranks by kolo itself, or by MPI's launcher.
 [[nodiscard]] Finding check_two_ranks(const LaunchEnvironment& environment, LauncherChoice choice);
 
-// Rank of the checks above: does an all-reduce, and rank 0 prints a line of JSON about it. Returns
-// the exit status.
+// Body of the hidden `kolo doctor --probe`, which the checks above start as ranks: does an
+// all-reduce; rank 0 prints a line of JSON about it. Returns the exit status.
 [[nodiscard]] int run_probe();
 
 }  // namespace kolo

@@ -20,7 +20,7 @@ NameLookup look_up(const std::string& name, std::chrono::milliseconds limit) {
   const Stopwatch stopwatch;
   const bool has_ended = probe({.argv = {"getent", "ahosts", name}}, limit).status.has_value();
   const double seconds = stopwatch.seconds();
-  // It may not be there.
+  // getent may be missing; the look-up then counts as ended.
   return {name, seconds, has_ended || seconds < std::chrono::duration<double>(limit).count()};
 }
 

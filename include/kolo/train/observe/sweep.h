@@ -16,8 +16,8 @@
 
 namespace kolo {
 
-// pending: not started; running: started, and over where nobody holds the sweep's folder; stopped:
-// on request, it can go on; done; failed.
+// pending: not started; running: started, stale if no process holds the sweep's folder; stopped: on
+// request, it can go on; done; failed.
 enum class TrialState : std::uint8_t { pending, running, stopped, done, failed };
 
 constexpr auto enum_names(TrialState) {
