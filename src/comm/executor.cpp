@@ -91,9 +91,7 @@ bool Work::is_done() const {
          });
 }
 
-Executor::Executor(bool threaded, std::shared_ptr<const OwnProcess> process)
-    : is_threaded_(threaded),
-      process_(process ? std::move(process) : std::make_shared<const OwnProcess>()) {
+Executor::Executor(bool threaded) : is_threaded_(threaded) {
   if (threaded) thread_ = std::thread([this] { loop(); });
 }
 
@@ -186,7 +184,7 @@ void Executor::close(const std::string& message) {
 }
 
 std::shared_ptr<Executor> Executor::make_sibling(bool threaded) {
-  auto sibling = std::make_shared<Executor>(threaded, process_);
+  auto sibling = std::make_shared<Executor>(threaded);
   siblings_.add(sibling);
   return sibling;
 }

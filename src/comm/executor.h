@@ -10,7 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "comm/own_process.h"
+#include <unistd.h>
+
 #include "comm/weak_list.h"
 #include "kolo/comm/work.h"
 
@@ -22,8 +23,7 @@ namespace kolo {
 // called from two threads). A task's own calls run at once, inside it.
 class Executor {
  public:
-  // `process`: that of the executor that it belongs to; none: this one's own.
-  explicit Executor(bool threaded, std::shared_ptr<const OwnProcess> process = nullptr);
+  explicit Executor(bool threaded);
   ~Executor();  // what was submitted is finished first
 
   // Runs the task after everything submitted before. `order`: that of a collective on a device's
@@ -50,7 +50,7 @@ class Executor {
   [[nodiscard]] static bool is_running_here();
 
   // False in a fork of the process that has made it, which has no thread to wait for.
-  [[nodiscard]] bool is_in_own_process() const { return process_->is_here(); }
+  [[nodiscard]] bool is_in_own_process() const { return ::getpid() == process_; }
 
   // Tells whether something that was submitted is not done.
   [[nodiscard]] bool is_pending() const { return pending_ > 0; }
@@ -74,7 +74,7 @@ class Executor {
   void end_thread();
 
   const bool is_threaded_;
-  const std::shared_ptr<const OwnProcess> process_;
+  const pid_t process_ = ::getpid();
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> queue_;

@@ -11,11 +11,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <link.h>
+#include <unistd.h>
 
 #include "comm/executor.h"
 #include "comm/messages.h"
 #include "comm/mpi/mpi_calls.h"
-#include "comm/own_process.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/launcher.h"
 #include "kolo/comm/mpi.h"
@@ -134,7 +134,7 @@ std::string describe_other_mpi() {
 namespace {
 
 struct EndOfProcess {
-  OwnProcess process;
+  pid_t process = ::getpid();
   int rank = 0;
 };
 
@@ -150,7 +150,7 @@ const char* what_forbids_end() {
 void end_mpi(int status, void* given) {
   const auto& end = *static_cast<const EndOfProcess*>(given);
   int is_finalized = 0;
-  if (!end.process.is_here() || status != 0 || MPI_Finalized(&is_finalized) != MPI_SUCCESS ||
+  if (::getpid() != end.process || status != 0 || MPI_Finalized(&is_finalized) != MPI_SUCCESS ||
       is_finalized != 0)
     return;
   if (const char* const reason = what_forbids_end()) {

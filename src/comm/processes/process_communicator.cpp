@@ -14,7 +14,6 @@
 #include "comm/executor.h"
 #include "comm/job.h"
 #include "comm/messages.h"
-#include "comm/own_process.h"
 #include "comm/processes/process_region.h"
 #include "comm/shared_memory/node_segment.h"
 #include "comm/solo/alone.h"
@@ -192,7 +191,7 @@ class ProcessBackend final : public Backend {
 
 // State of the job that a process needs at its end.
 struct ProcessJob {
-  OwnProcess process;
+  pid_t process = ::getpid();
   std::thread::id main_thread = std::this_thread::get_id();
   std::weak_ptr<Backend> backend;
   BackgroundThreads threads;
@@ -210,7 +209,7 @@ const char* what_forbids_end(const ProcessJob& job) {
 // it would wait for itself.
 void end_at_exit(int status, void* given) {
   const auto& job = *static_cast<const ProcessJob*>(given);
-  if (!job.process.is_here() || status != 0) return;
+  if (::getpid() != job.process || status != 0) return;
   if (const char* const reason = what_forbids_end(job)) {
     const auto backend = job.backend.lock();
     if (!backend || backend->topology().size == 1) return;
