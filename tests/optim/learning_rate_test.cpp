@@ -107,13 +107,15 @@ TEST(Schedule, EveryOneWithEveryScalingAndWarmUpFollowsItsFormula) {
 }
 
 TEST(Schedule, AShiftedCosineIsNotAtItsEndAfterAWarmUp) {
-  const LearningRate plain({.base_rate = .2, .schedule = ShiftedCosineDecay{100, .1}});
+  const LearningRate plain({.base_rate = .2, .schedule = CosineDecay{100, .1, true}});
   EXPECT_EQ(plain.schedule_name(), "cosine_shifted");
   EXPECT_DOUBLE_EQ(plain.at(49), .2 * .55);  // after half of all steps
   EXPECT_DOUBLE_EQ(plain.at(99), .2 * .1);
   EXPECT_DOUBLE_EQ(plain.at(500), .2 * .1);
-  const LearningRate warmed(
-      {.base_rate = .2, .warmup_steps = 20, .warmup_from = 0, .schedule = ShiftedCosineDecay{100}});
+  const LearningRate warmed({.base_rate = .2,
+                             .warmup_steps = 20,
+                             .warmup_from = 0,
+                             .schedule = CosineDecay{100, 0, true}});
   EXPECT_DOUBLE_EQ(warmed.at(19), .2);
   EXPECT_DOUBLE_EQ(warmed.at(69), .1);
   EXPECT_NEAR(warmed.at(99), .1 * (1 + std::cos(.8 * std::numbers::pi)), 1e-15);

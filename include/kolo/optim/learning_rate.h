@@ -48,23 +48,18 @@ struct PiecewiseRate {
 // Half a period of a cosine (Loshchilov and Hutter, "SGDR", 2017, without restarts): from 1 at the
 // end of the warm-up, or at the start when there is none, to final_fraction after total_steps
 // steps, warm-up included.
+//
+// Shifted, it is as long as all total_steps, but begins after the warm-up, so it isn't at its end
+// when the training is: the schedule of NERSC's tutorial for the cosmology U-Net. The step that
+// follows s completed ones has the progress (s + 1 - warmup_steps) / total_steps, at most 1.
 struct CosineDecay {
   std::int64_t total_steps = 0;  // 1 or more
   double final_fraction = 0;     // 0 or more
+  bool is_shifted = false;
 
-  [[nodiscard]] static constexpr std::string_view name() { return "cosine"; }
-  void check(std::int64_t warmup_steps) const;
-  [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
-};
-
-// The same half period, as long as all total_steps, but begun after the warm-up, so it isn't at its
-// end when the training is: the schedule of NERSC's tutorial for the cosmology U-Net. The step that
-// follows s completed ones has the progress (s + 1 - warmup_steps) / total_steps, at most 1.
-struct ShiftedCosineDecay {
-  std::int64_t total_steps = 0;  // 1 or more
-  double final_fraction = 0;     // 0 or more
-
-  [[nodiscard]] static constexpr std::string_view name() { return "cosine_shifted"; }
+  [[nodiscard]] constexpr std::string_view name() const {
+    return is_shifted ? "cosine_shifted" : "cosine";
+  }
   void check(std::int64_t warmup_steps) const;
   [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
 };
@@ -96,8 +91,7 @@ struct OneCycle {
   [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
 };
 
-using Schedule = std::variant<ConstantRate, PiecewiseRate, CosineDecay, ShiftedCosineDecay,
-                              PolynomialDecay, OneCycle>;
+using Schedule = std::variant<ConstantRate, PiecewiseRate, CosineDecay, PolynomialDecay, OneCycle>;
 
 // How the rate grows with the global batch: by the ratio of that to the batch which the rate is
 // meant for. Where each rank has such a batch, the ratio is the number of ranks.

@@ -102,16 +102,9 @@ void CosineDecay::check(std::int64_t /*warmup_steps*/) const {
 }
 
 double CosineDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
-  return cosine_between(1, final_fraction, decay_progress(step, warmup_steps, total_steps));
-}
-
-void ShiftedCosineDecay::check(std::int64_t /*warmup_steps*/) const {
-  check_decay(*this);
-}
-
-double ShiftedCosineDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
   const double behind = static_cast<double>(step + 1 - warmup_steps);
-  const double progress = std::min(behind / static_cast<double>(total_steps), 1.);
+  const double progress = is_shifted ? std::min(behind / static_cast<double>(total_steps), 1.)
+                                     : decay_progress(step, warmup_steps, total_steps);
   return cosine_between(1, final_fraction, progress);
 }
 
@@ -155,11 +148,6 @@ void visit(Field& field, CosineDecay& decay) {
 }
 
 template <typename Field>
-void visit(Field& field, ShiftedCosineDecay& decay) {
-  field("lr_final_fraction", decay.final_fraction, not_negative);
-}
-
-template <typename Field>
 void visit(Field& field, PolynomialDecay& decay) {
   field("lr_final_fraction", decay.final_fraction, not_negative);
   field("lr_decay_power", decay.power, positive);
@@ -172,9 +160,10 @@ namespace schedules {
 
 // An entry is a schedule with a visit() for its keys.
 template <ConfigStruct T>
-[[nodiscard]] ScheduleEntry entry_of(const std::string& name, const std::string& description) {
+[[nodiscard]] ScheduleEntry entry_of(const std::string& name, const std::string& description,
+                                     const T& defaults = {}) {
   ScheduleEntry entry{{name, description}};
-  set_settings<T>(entry);
+  set_settings<T>(entry, defaults);
   entry.make = [](const OwnSettings& own, const ScheduleRequest& request) {
     auto schedule = own.as<T>();
     schedule.total_steps = request.total_steps;
@@ -200,8 +189,9 @@ ScheduleEntry cosine() {
 }
 
 ScheduleEntry cosine_shifted() {
-  return entry_of<ShiftedCosineDecay>(
-      "cosine_shifted", "the same half period, as long as the training, shifted by the warm-up");
+  return entry_of<CosineDecay>(
+      "cosine_shifted", "the same half period, as long as the training, shifted by the warm-up",
+      {.is_shifted = true});
 }
 
 ScheduleEntry polynomial() {
