@@ -118,9 +118,8 @@ std::int64_t computed_bytes(const ParameterArena& arena, const std::string& hook
     const auto rows = parameter.size(0);
     const auto columns = parameter.numel() / rows;
     const auto factors = (rows + columns) * low_rank.rank;
-    const bool is_compressed = hook == "powersgd" && parameter.dim() > 1 &&
-                               static_cast<double>(factors) * low_rank.minimum_compression_rate <
-                                   static_cast<double>(parameter.numel());
+    const bool is_compressed =
+        hook == "powersgd" && parameter.dim() > 1 && 2 * factors < parameter.numel();
     elements += is_compressed ? factors : parameter.numel();
   }
   return elements * (hook == "fp16" || hook == "bf16" ? 2 : 4);

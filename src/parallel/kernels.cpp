@@ -125,7 +125,7 @@ KOLO_VECTORIZE
 void multiply(const LowRank& f, const float* error) {
   for (std::int64_t row = 0; row < f.rows; ++row) {
     float* const matrix = f.matrix + row * f.columns;
-    if (error != nullptr) add_scaled(matrix, error + row * f.columns, 1, f.columns);
+    add_scaled(matrix, error + row * f.columns, 1, f.columns);
     for (std::int64_t k = 0; k < f.rank; ++k)
       f.left[k * f.rows + row] = dot<float>(matrix, f.right + k * f.columns, f.columns);
   }
@@ -145,16 +145,16 @@ KOLO_VECTORIZE
 void reconstruct(const LowRank& f, float* error) {
   for (std::int64_t row = 0; row < f.rows; ++row) {
     float* const matrix = f.matrix + row * f.columns;
-    if (error != nullptr) std::copy_n(matrix, f.columns, error + row * f.columns);
+    std::copy_n(matrix, f.columns, error + row * f.columns);
     std::fill_n(matrix, f.columns, 0.F);
     for (std::int64_t k = 0; k < f.rank; ++k)
       add_scaled(matrix, f.right + k * f.columns, f.left[k * f.rows + row], f.columns);
-    if (error != nullptr) add_scaled(error + row * f.columns, matrix, -1, f.columns);
+    add_scaled(error + row * f.columns, matrix, -1, f.columns);
   }
 }
 
 KOLO_VECTORIZE
-void orthogonalise(const LowRank& f, double epsilon) {
+void orthogonalise(const LowRank& f) {
   for (std::int64_t k = 0; k < f.rank; ++k) {
     float* const column = f.left + k * f.rows;
     const double before = std::sqrt(dot<double>(column, column, f.rows));
@@ -165,7 +165,7 @@ void orthogonalise(const LowRank& f, double epsilon) {
       }
     }
     const double length = std::sqrt(dot<double>(column, column, f.rows));
-    const bool is_dependent = !(length > epsilon * before) || length == 0;
+    const bool is_dependent = !(length > 1e-6 * before) || length == 0;
     for (std::int64_t i = 0; i < f.rows; ++i)
       column[i] = is_dependent ? 0 : static_cast<float>(column[i] / length);
   }

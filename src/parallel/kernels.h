@@ -43,15 +43,15 @@ struct LowRank {
   float* right = nullptr;  // Q
 };
 
-// M += error, laid out like M, unless that is null; P = M Q.
+// M += error, laid out like M; P = M Q.
 void multiply(const LowRank& factors, const float* error);
 // Q = M^T P.
 void multiply_transposed(const LowRank& factors);
-// M = P Q^T; `error` becomes what M loses by it, unless it is null.
+// M = P Q^T; `error` becomes what M loses by it.
 void reconstruct(const LowRank& factors, float* error);
 // Makes P's vectors orthonormal (Gram-Schmidt, twice, which keeps them orthogonal to rounding). One
-// that keeps less than epsilon of its length becomes zero.
-void orthogonalise(const LowRank& factors, double epsilon);
+// that keeps less than 1e-6 of its length becomes zero.
+void orthogonalise(const LowRank& factors);
 
 // Steps of a checksum, on the host (kernels.cpp) and on CUDA devices (cuda/flat_kernels.cu).
 // Bytes are cut into pieces; of more than one, the checksum is that of the pieces' checksums, in

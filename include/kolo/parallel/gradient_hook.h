@@ -53,27 +53,16 @@ class GradientHook {
 //
 // float16 keeps 11 significant bits and ends at 65504: larger gradients become infinite
 // (FiniteCheck sees it), and those below 6e-8 become 0. bfloat16 has float32's range and 8
-// significant bits. A predivide_factor divides before and multiplies after, for gradients out of
-// range. Error for a factor that is not finite and greater than 0.
-[[nodiscard]] std::shared_ptr<GradientHook> float16_compression(double predivide_factor = 1);
-[[nodiscard]] std::shared_ptr<GradientHook> bfloat16_compression(double predivide_factor = 1);
+// significant bits.
+[[nodiscard]] std::shared_ptr<GradientHook> float16_compression();
+[[nodiscard]] std::shared_ptr<GradientHook> bfloat16_compression();
 
 struct PowerSgdOptions {
-  // Rank of the approximation, at least 1 and at most min(n, m): a gradient of n x m travels as
-  // (n + m) * rank numbers.
+  // Rank of the approximation, at least 1: a gradient of n x m travels as (n + m) * rank numbers,
+  // if these are less than half of its own.
   std::int64_t rank = 1;
-  // Begins each step with the last one's right factor instead of random numbers, so that the
-  // approximation follows the gradients' main directions.
-  bool warm_start = true;
-  // Adds a step's error to the next step's gradient. Costs memory like the gradients'.
-  bool error_feedback = true;
   // Steps at the beginning that average without compression: early gradients compress badly.
   std::int64_t start_step = 1000;
-  // A gradient is compressed when (n + m) * rank times this is less than n * m.
-  double minimum_compression_rate = 2;
-  std::uint64_t seed = 0;  // of the random factors; the same on every rank
-  // A column that orthogonalization leaves shorter than this part of its length counts as zero.
-  double orthogonalisation_epsilon = 1e-6;
 };
 
 // Averages gradients as low-rank approximations: PowerSGD (Vogels, Karimireddy and Jaggi, NeurIPS
@@ -82,13 +71,16 @@ struct PowerSgdOptions {
 // has one all-reduce of all P, one of all Q, and one of what is not compressed (vectors, small
 // matrices). Ranks get the same bits, on whatever processors they run.
 //
+// Each step begins with the last one's Q, so that it follows the gradients' main directions, and
+// adds the last one's error to the gradient, which takes memory like the gradients'.
+//
 // For float32 in the host's memory. Buckets of other types, steps with gradients that are infinite
 // or not a number on some rank, and a single rank's gradients are averaged as they are.
 //
-// Costs 3 (2 without error feedback) passes over the gradients on the communication thread. The
-// error is no part of checkpoints: a resumed run starts without.
+// Costs 3 passes over the gradients on the communication thread. The error is no part of
+// checkpoints: a resumed run starts without.
 //
-// Throws InputError for a rank below 1, a start_step below 0 and negative or not finite numbers.
+// Throws InputError for a rank below 1 and a start_step below 0.
 [[nodiscard]] std::shared_ptr<GradientHook> power_sgd(const PowerSgdOptions& options = {});
 
 // Calls a function, on a thread of autograd's, each time backward has accumulated into the gradient

@@ -21,12 +21,7 @@ namespace {
 
 class CastingHook final : public GradientHook {
  public:
-  CastingHook(torch::ScalarType type, double predivide_factor)
-      : type_(type), factor_(predivide_factor) {
-    if (predivide_factor > 0 && std::isfinite(predivide_factor)) return;
-    throw Error(fmt::format("parallel: predivide_factor is {}; it must be greater than 0",
-                            predivide_factor));
-  }
+  explicit CastingHook(torch::ScalarType type) : type_(type) {}
 
   void average(const Communicator& communicator, const GradientBucket& bucket) override {
     if (communicator.size() == 1) return;
@@ -39,11 +34,9 @@ class CastingHook final : public GradientHook {
     torch::Tensor& compressed = compressed_[bucket.index];
     if (!compressed.defined())
       compressed = torch::empty(bucket.flat.sizes(), bucket.flat.options().dtype(type_));
-    if (factor_ != 1) bucket.flat.div_(factor_);
     compressed.copy_(bucket.flat);
     reduce(communicator, compressed);
     bucket.flat.copy_(compressed);
-    if (factor_ != 1) bucket.flat.mul_(factor_);
   }
 
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_; }
@@ -57,30 +50,31 @@ class CastingHook final : public GradientHook {
   }
 
   torch::ScalarType type_;
-  double factor_;
   std::vector<torch::Tensor> compressed_;  // by bucket
   std::atomic<std::int64_t> bytes_ = 0;    // read while steps go on
 };
 
 }  // namespace
 
-std::shared_ptr<GradientHook> float16_compression(double predivide_factor) {
-  return std::make_shared<CastingHook>(torch::kHalf, predivide_factor);
+std::shared_ptr<GradientHook> float16_compression() {
+  return std::make_shared<CastingHook>(torch::kHalf);
 }
 
-std::shared_ptr<GradientHook> bfloat16_compression(double predivide_factor) {
-  return std::make_shared<CastingHook>(torch::kBFloat16, predivide_factor);
+std::shared_ptr<GradientHook> bfloat16_compression() {
+  return std::make_shared<CastingHook>(torch::kBFloat16);
 }
 
 namespace {
 
 using parallel::LowRank;
 
+// A gradient is compressed if that makes it smaller by more than this.
+constexpr double minimum_compression_rate = 2;
+
 // Location of a compressed gradient and its factors, in elements.
 struct Matrix {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t rank = 0;
   std::int64_t offset = 0;  // in the bucket
   std::int64_t left = 0;    // in the bucket's left factors
   std::int64_t right = 0;
@@ -91,22 +85,11 @@ struct BucketState {
   std::int64_t step = 0;
   std::vector<Matrix> matrices;
   std::vector<std::pair<std::int64_t, std::int64_t>> others;  // offset and count in the bucket
-  torch::Tensor left, right, rest;
-  torch::Tensor error;  // undefined without feedback
+  torch::Tensor left, right, rest, error;
 };
 
-// Error of a matrix; null without feedback.
 float* error_of(const BucketState& state, const Matrix& matrix) {
-  return state.error.defined() ? state.error.data_ptr<float>() + matrix.offset : nullptr;
-}
-
-LowRank factors_of(const torch::Tensor& flat, const BucketState& state, const Matrix& matrix) {
-  return {flat.data_ptr<float>() + matrix.offset,
-          matrix.rows,
-          matrix.columns,
-          matrix.rank,
-          state.left.data_ptr<float>() + matrix.left,
-          state.right.data_ptr<float>() + matrix.right};
+  return state.error.data_ptr<float>() + matrix.offset;
 }
 
 // Offset of a view in a bucket, in elements.
@@ -148,9 +131,19 @@ class PowerSgd final : public GradientHook {
   void buckets_changed() override { states_.clear(); }
 
  private:
+  [[nodiscard]] LowRank factors_of(const torch::Tensor& flat, const BucketState& state,
+                                   const Matrix& matrix) const {
+    return {flat.data_ptr<float>() + matrix.offset,
+            matrix.rows,
+            matrix.columns,
+            options_.rank,
+            state.left.data_ptr<float>() + matrix.left,
+            state.right.data_ptr<float>() + matrix.right};
+  }
+
   void compress(const Communicator& communicator, const GradientBucket& bucket,
                 BucketState& state) {
-    fill_right_factors(bucket, state, options_.warm_start);
+    revive_right_factors(bucket, state);
     for (const Matrix& matrix : state.matrices)
       parallel::multiply(factors_of(bucket.flat, state, matrix), error_of(state, matrix));
     reduce(communicator, state.left, bucket, "left factors");
@@ -162,7 +155,7 @@ class PowerSgd final : public GradientHook {
     reduce_others(communicator, bucket, state);
     for (const Matrix& matrix : state.matrices) {
       const auto factors = factors_of(bucket.flat, state, matrix);
-      parallel::orthogonalise(factors, options_.orthogonalisation_epsilon);
+      parallel::orthogonalise(factors);
       parallel::multiply_transposed(factors);
     }
     reduce(communicator, state.right, bucket, "right factors");
@@ -200,8 +193,7 @@ class PowerSgd final : public GradientHook {
     for (const Matrix& matrix : state.matrices) {
       float* const gradient = bucket.flat.data_ptr<float>() + matrix.offset;
       const float* const error = error_of(state, matrix);
-      for (std::int64_t i = 0; error != nullptr && i < matrix.rows * matrix.columns; ++i)
-        gradient[i] -= error[i];
+      for (std::int64_t i = 0; i < matrix.rows * matrix.columns; ++i) gradient[i] -= error[i];
     }
     reduce(communicator, bucket.flat, bucket, "gradients");
   }
@@ -213,21 +205,20 @@ class PowerSgd final : public GradientHook {
     for (const torch::Tensor& gradient : bucket.gradients) {
       Matrix matrix;
       matrix.offset = offset_in(bucket.flat, gradient);
-      matrix.rows = gradient.dim() >= 2 ? gradient.size(0) : 0;
-      matrix.columns = matrix.rows > 0 ? gradient.numel() / matrix.rows : 0;
-      matrix.rank = std::min({options_.rank, matrix.rows, matrix.columns});
-      const auto sent = static_cast<double>((matrix.rows + matrix.columns) * matrix.rank);
-      const bool is_gain =
-          sent * options_.minimum_compression_rate < static_cast<double>(gradient.numel());
-      if (matrix.rank == 0 || !is_gain || !is_compressible) {
+      matrix.rows = gradient.dim() >= 2 ? gradient.size(0) : 1;
+      matrix.columns = gradient.numel() / std::max<std::int64_t>(matrix.rows, 1);
+      const double sent =
+          static_cast<double>(matrix.rows + matrix.columns) * static_cast<double>(options_.rank);
+      const bool is_gain = sent * minimum_compression_rate < static_cast<double>(gradient.numel());
+      if (!is_gain || !is_compressible) {
         state.others.emplace_back(matrix.offset, gradient.numel());
         rest += gradient.numel();
         continue;
       }
       matrix.left = left;
       matrix.right = right;
-      left += matrix.rows * matrix.rank;
-      right += matrix.columns * matrix.rank;
+      left += matrix.rows * options_.rank;
+      right += matrix.columns * options_.rank;
       state.matrices.push_back(matrix);
     }
     if (state.matrices.empty()) return state;
@@ -235,22 +226,22 @@ class PowerSgd final : public GradientHook {
     state.left = torch::zeros({left}, options);
     state.right = torch::zeros({right}, options);
     state.rest = torch::zeros({rest}, options);
-    if (options_.error_feedback) state.error = torch::zeros({bucket.flat.numel()}, options);
+    state.error = torch::zeros({bucket.flat.numel()}, options);
     return state;
   }
 
-  // Fills factors with standard normal numbers that depend on seed, step and position alone.
-  // `only_zeros`: just those that are zero, which nothing would bring back to life.
-  void fill_right_factors(const GradientBucket& bucket, BucketState& state, bool only_zeros) const {
-    const auto seed = derive_seed(options_.seed, static_cast<std::uint32_t>(bucket.index),
+  // Fills factors that are zero, which nothing would bring back to life, with standard normal
+  // numbers that depend on step and position alone.
+  void revive_right_factors(const GradientBucket& bucket, BucketState& state) const {
+    const auto seed = derive_seed(0, static_cast<std::uint32_t>(bucket.index),
                                   static_cast<std::uint64_t>(state.step));
     for (std::size_t index = 0; index < state.matrices.size(); ++index) {
       const Matrix& matrix = state.matrices[index];
       float* const right = state.right.data_ptr<float>() + matrix.right;
-      for (std::int64_t k = 0; k < matrix.rank; ++k) {
+      for (std::int64_t k = 0; k < options_.rank; ++k) {
         float* const begin = right + k * matrix.columns;
         float* const end = begin + matrix.columns;
-        if (only_zeros && std::any_of(begin, end, [](float value) { return value != 0; })) continue;
+        if (std::any_of(begin, end, [](float value) { return value != 0; })) continue;
         CounterRandom random(seed, static_cast<std::uint32_t>(index),
                              static_cast<std::uint64_t>(k));
         std::generate(begin, end, [&] { return static_cast<float>(random.normal()); });
@@ -267,14 +258,11 @@ class PowerSgd final : public GradientHook {
 }  // namespace
 
 std::shared_ptr<GradientHook> power_sgd(const PowerSgdOptions& options) {
-  const auto is_number = [](double value) { return std::isfinite(value) && value >= 0; };
-  if (options.rank < 1 || options.start_step < 0 || !is_number(options.minimum_compression_rate) ||
-      !is_number(options.orthogonalisation_epsilon)) {
-    throw InputError(fmt::format(
-        "parallel: PowerSGD of rank {}, from step {}, minimum compression rate {}, "
-        "orthogonalization epsilon {}; expected a rank of 1 or more, the others 0 or more",
-        options.rank, options.start_step, options.minimum_compression_rate,
-        options.orthogonalisation_epsilon));
+  if (options.rank < 1 || options.start_step < 0) {
+    throw InputError(
+        fmt::format("parallel: PowerSGD of rank {}, from step {}; expected a rank of 1 or more, "
+                    "and a step of 0 or more",
+                    options.rank, options.start_step));
   }
   return std::make_shared<PowerSgd>(options);
 }

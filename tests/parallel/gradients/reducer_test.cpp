@@ -118,22 +118,11 @@ RANK_TEST(GradientReducer, HooksAverage) {
 
 RANK_TEST(GradientReducer, CompressionHalvesTheBytes) {
   for (const auto& [hook, tolerance] :
-       {std::pair{float16_compression(), 1e-3}, std::pair{bfloat16_compression(), 1e-2},
-        std::pair{float16_compression(communicator.size()), 1e-3}}) {
+       {std::pair{float16_compression(), 1e-3}, std::pair{bfloat16_compression(), 1e-2}}) {
     AveragedNetwork network(communicator, {.hook = hook, .buckets = one_each});
     network.expect_step(0, tolerance);
     const auto statistics = network.reducer.statistics();
     EXPECT_EQ(statistics.hook_bytes, communicator.size() == 1 ? 0 : statistics.bytes / 2);
-  }
-}
-
-RANK_TEST(GradientReducer, LargeGradientsNeedAFactorInFloat16) {
-  if (communicator.size() == 1) return;
-  for (const double factor : {1., 2. * communicator.size()}) {
-    AveragedNetwork network(communicator, {.hook = float16_compression(factor)});
-    (network.forward(samples_of(0, 0)).sum() * 1e5 / 4).backward();
-    network.reducer.finish();
-    EXPECT_EQ(network.second->bias.grad().isfinite().all().item<bool>(), factor > 1);
   }
 }
 
