@@ -4,6 +4,8 @@
 #include <functional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "kolo/base/error.h"
 #include "kolo/comm/collective_call.h"
 #include "kolo/comm/work.h"
@@ -32,8 +34,10 @@ class Waiting {
 
 }  // namespace
 
-bool Executor::is_running_here() {
-  return tasks_of_this_thread > 0;
+std::string Executor::what_forbids_end(bool is_other_thread, std::string_view deed) {
+  if (tasks_of_this_thread > 0) return "exit() was called inside a collective";
+  if (!is_other_thread) return {};
+  return fmt::format("another thread than that which {} has called exit()", deed);
 }
 
 void Work::State::complete(std::exception_ptr failure) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include <unistd.h>
@@ -45,9 +46,10 @@ class Executor {
     return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
 
-  // Tells whether the calling thread runs a task of any executor. Takes no lock, which another
-  // thread may hold when the process ends.
-  [[nodiscard]] static bool is_running_here();
+  // Reason why exit() can't end communication on the calling thread; empty: it can. `deed`: what a
+  // thread must have done for that. Takes no lock, which another thread may hold when the process
+  // ends.
+  [[nodiscard]] static std::string what_forbids_end(bool is_other_thread, std::string_view deed);
 
   // False in a fork of the process that has made it, which has no thread to wait for.
   [[nodiscard]] bool is_in_own_process() const { return ::getpid() == process_; }

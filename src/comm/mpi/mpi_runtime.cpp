@@ -138,22 +138,16 @@ struct EndOfProcess {
   int rank = 0;
 };
 
-// Reason why MPI can't be finalized from here; null: it can.
-const char* what_forbids_end() {
-  if (Executor::is_running_here()) return "exit() was called inside a collective";
-  int is_main = 0;
-  if (MPI_Is_thread_main(&is_main) != MPI_SUCCESS || is_main == 0)
-    return "another thread than that which initialized MPI has called exit()";
-  return nullptr;
-}
-
 void end_mpi(int status, void* given) {
   const auto& end = *static_cast<const EndOfProcess*>(given);
   int is_finalized = 0;
   if (::getpid() != end.process || status != 0 || MPI_Finalized(&is_finalized) != MPI_SUCCESS ||
       is_finalized != 0)
     return;
-  if (const char* const reason = what_forbids_end()) {
+  int is_main = 0;
+  const bool is_other = MPI_Is_thread_main(&is_main) != MPI_SUCCESS || is_main == 0;
+  const auto reason = Executor::what_forbids_end(is_other, "initialized MPI");
+  if (!reason.empty()) {
     return print_line(fmt::format(
         "rank {}: the program ends with status 0, but {}, so MPI is not finalized, and the "
         "launcher takes that for a failure of the job; return from main() instead",

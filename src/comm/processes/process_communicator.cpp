@@ -197,20 +197,14 @@ struct ProcessJob {
   BackgroundThreads threads;
 };
 
-// Reason why the others can't be told of the end from here; null: they can.
-const char* what_forbids_end(const ProcessJob& job) {
-  if (Executor::is_running_here()) return "exit() was called inside a collective";
-  if (job.main_thread != std::this_thread::get_id())
-    return "another thread than that which has made the communicator has called exit()";
-  return nullptr;
-}
-
 // Ends the threads in the background. Not in a rank that fails, for which nobody waits, nor where
 // it would wait for itself.
 void end_at_exit(int status, void* given) {
   const auto& job = *static_cast<const ProcessJob*>(given);
   if (::getpid() != job.process || status != 0) return;
-  if (const char* const reason = what_forbids_end(job)) {
+  const auto reason = Executor::what_forbids_end(job.main_thread != std::this_thread::get_id(),
+                                                 "has made the communicator");
+  if (!reason.empty()) {
     const auto backend = job.backend.lock();
     if (!backend || backend->topology().size == 1) return;
     return print_line(fmt::format(
