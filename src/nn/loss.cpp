@@ -8,23 +8,14 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/text.h"
 #include "nn/losses/loss_entry.h"
 #include "nn/script.h"
 #include "nn/tensor_text.h"
-#include "settings/section.h"
 
 namespace kolo {
 
 const LossEntry& loss_entry(std::string_view name) {
-  std::vector<std::string> known;
-  for (const auto& entry : built_in_losses()) {
-    known.push_back(entry.name);
-    if (name == entry.name || std::ranges::find(entry.aliases, name) != entry.aliases.end())
-      return entry;
-  }
-  throw InputError(fmt::format("loss: unknown loss {}, expected one of {}{}", quote(name),
-                               join(known), suggestion(name, known)));
+  return entry_named(built_in_losses(), name, "loss: unknown loss");
 }
 
 LossFunction make_loss(std::string_view name) {

@@ -169,15 +169,7 @@ void ModelCatalogue::add_entry(ModelEntry entry) {
 }
 
 const ModelEntry& ModelCatalogue::find(const std::string& name) const {
-  std::vector<std::string> known;
-  for (const auto& entry : entries_) {
-    if (entry.name == name) return entry;
-    known.push_back(entry.name);
-  }
-  const std::string near = nearest(name, known);
-  const std::string hint = near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near);
-  throw InputError(
-      fmt::format("models: unknown model \"{}\"{}, known are {}", name, hint, join(known)));
+  return entry_named(entries_, name, "models: unknown model");
 }
 
 std::shared_ptr<Network> ModelCatalogue::make(const std::string& name,

@@ -1,9 +1,15 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/settings/choice.h"
 #include "settings/section.h"
 
@@ -69,6 +75,19 @@ void set_settings(ChoiceEntry& entry, T defaults = {}) {
 struct NoSettings {};
 template <typename Field>
 void visit(Field&, NoSettings&) {}
+
+// Entry of this name or alias. InputError for any other; `subject` begins it: "loss: unknown loss".
+template <typename Entry>
+[[nodiscard]] const Entry& entry_named(const std::vector<Entry>& entries, std::string_view name,
+                                       std::string_view subject) {
+  std::vector<std::string> known;
+  for (const auto& entry : entries) {
+    if (entry.name == name || std::ranges::count(entry.aliases, name) > 0) return entry;
+    known.push_back(entry.name);
+  }
+  throw InputError(fmt::format("{} {}, expected one of {}{}", subject, quote(name), join(known),
+                               suggestion(name, known)));
+}
 
 // The names of an entry's keys.
 [[nodiscard]] std::vector<std::string> keys_of(const ChoiceEntry& entry);

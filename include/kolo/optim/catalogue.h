@@ -31,7 +31,7 @@ struct OptimizerEntry : ChoiceEntry {
 // The optimizers of src/optim/catalogue.
 [[nodiscard]] const std::vector<OptimizerEntry>& built_in_optimizers();
 
-// Error where there is none of that name.
+// InputError where there is none of that name.
 [[nodiscard]] const OptimizerEntry& optimizer_entry(std::string_view name);
 
 // An optimizer as a configuration describes it.
@@ -76,7 +76,7 @@ struct ScheduleEntry : ChoiceEntry {
 // The schedules of src/optim/schedules.
 [[nodiscard]] const std::vector<ScheduleEntry>& built_in_schedules();
 
-// Error where there is none of that name.
+// InputError where there is none of that name.
 [[nodiscard]] const ScheduleEntry& schedule_entry(std::string_view name);
 
 // The learning rate's course, as the section `training` of a configuration describes it.

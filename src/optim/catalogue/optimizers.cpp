@@ -1,19 +1,14 @@
-#include <algorithm>
 #include <concepts>
 
 #include <fmt/format.h>
 
-#include "kolo/base/error.h"
 #include "kolo/optim/catalogue.h"
 #include "settings/choice_reader.h"
 
 namespace kolo {
 
 const OptimizerEntry& optimizer_entry(std::string_view name) {
-  const auto& entries = built_in_optimizers();
-  const auto found = std::ranges::find(entries, name, &OptimizerEntry::name);
-  if (found == entries.end()) throw Error(fmt::format("optim: there is no optimizer {}", name));
-  return *found;
+  return entry_named(built_in_optimizers(), name, "optim: unknown optimizer");
 }
 
 OptimizerConfig completed(OptimizerConfig optimizer) {

@@ -207,10 +207,7 @@ ScheduleEntry one_cycle() {
 }  // namespace schedules
 
 const ScheduleEntry& schedule_entry(std::string_view name) {
-  const auto& entries = built_in_schedules();
-  const auto found = std::ranges::find(entries, name, &ScheduleEntry::name);
-  if (found == entries.end()) throw Error(fmt::format("optim: there is no schedule {}", name));
-  return *found;
+  return entry_named(built_in_schedules(), name, "optim: unknown schedule");
 }
 
 LearningRate make_learning_rate(const OptimizerConfig& optimizer, const RateSettings& settings,
