@@ -78,7 +78,7 @@ TEST(Precisions, Bf16ReachesTheLossOfFp32) {
 TEST(GradScaler, FollowsPyTorchsRuleAndGoesOnFromItsState) {
   GradScaler scaler({.initial = 8, .growth_interval = 3});
   const auto after = [](GradScaler& updated, bool was_finite) {
-    updated.update(was_finite);
+    updated.update(torch::tensor(was_finite ? 0 : 1, torch::kInt));
     return updated.scale();
   };
   for (const double scale : {8, 8, 16, 16}) EXPECT_EQ(after(scaler, true), scale);

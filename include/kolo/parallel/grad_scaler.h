@@ -4,8 +4,6 @@
 
 #include <torch/types.h>
 
-#include "kolo/parallel/parameter_arena.h"
-
 namespace kolo {
 
 // Settings of a loss scale; the defaults are PyTorch's (torch.cuda.amp.GradScaler).
@@ -37,12 +35,8 @@ class GradScaler {
   [[nodiscard]] const torch::Tensor& scale_tensor() const { return scale_; }
   // Loss to call backward() on.
   [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss) const;
-  // Divides all gradients of the arena by the scale: one pass. After they are averaged, and before
-  // update().
-  void unscale(const ParameterArena& arena) const;
-  // To be called for every step, on all ranks with the same answer: whether the step was made, or
-  // one int32 that is not 0 where it was left out.
-  void update(bool was_finite);
+  // To be called for every step, on all ranks with the same answer, after averaged gradients were
+  // divided by the scale: one int32 that is not 0 where the step was left out.
   void update(const torch::Tensor& left_out);
 
   // For checkpoints: the scale and what leads to its next change.

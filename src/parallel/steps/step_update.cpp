@@ -80,17 +80,19 @@ torch::Tensor TrainingStep::update_on_host(double learning_rate, std::int64_t st
   const bool checks_loss = skips_non_finite() && sums.numel() > 0;
   const bool is_finite = !may_skip() || ((!checks_loss || std::isfinite(sums[0].item<double>())) &&
                                          all_finite(deciding(), *arena_));
+  const auto left_out = may_skip()
+                            ? torch::full({1}, is_finite ? 0 : 1, sums.options().dtype(torch::kInt))
+                            : torch::Tensor();
   if (scaler_) {
-    if (is_finite) scaler_->unscale(*arena_);
-    scaler_->update(is_finite);
+    if (is_finite) optimizer_->scale_gradients(1 / scaler_->scale());
+    scaler_->update(left_out);
   }
   if (is_finite && settings_.clip_norm > 0) {
     const double norm = std::sqrt(squared_norm().item<double>());
     optimizer_->scale_gradients(clip_factor(norm, settings_.clip_norm));
   }
   if (is_finite) update_all(learning_rate, step, {});
-  if (!may_skip()) return {};
-  return torch::full({1}, is_finite ? 0 : 1, sums.options().dtype(torch::kInt));
+  return left_out;
 }
 
 torch::Tensor TrainingStep::update_on_device(double learning_rate, std::int64_t step,
@@ -215,15 +217,6 @@ GradScaler::GradScaler(const LossScaleOptions& options, const torch::Device& dev
 
 torch::Tensor GradScaler::scaled(const torch::Tensor& loss) const {
   return loss * scale_.to(loss.scalar_type()).squeeze();
-}
-
-void GradScaler::unscale(const ParameterArena& arena) const {
-  for (std::size_t bucket = 0; bucket < arena.buckets(); ++bucket)
-    torch::Tensor(arena.flat_gradients(bucket)).mul_(1 / scale());
-}
-
-void GradScaler::update(bool was_finite) {
-  update(torch::full({1}, was_finite ? 0 : 1, scale_.options().dtype(torch::kInt)));
 }
 
 // A scale that isn't a number of float32 any more would end the training.
