@@ -13,11 +13,13 @@
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include "kernels/fused.h"
 #include "kolo/base/checked.h"
+#include "kolo/base/graph_node.h"
 #include "kolo/nn/network.h"
 
 namespace kolo {
@@ -235,6 +237,21 @@ torch::Tensor sample_of_zeros(const Network& network, std::span<const std::int64
   return parameters.empty() ? torch::zeros(shape) : torch::zeros(shape, parameters[0].options());
 }
 
+// All nodes that backward would reach.
+std::unordered_set<const torch::autograd::Node*> nodes_behind(const torch::Tensor& output) {
+  std::unordered_set<const torch::autograd::Node*> met;
+  std::vector<const torch::autograd::Node*> next;
+  if (output.requires_grad())
+    next.push_back(torch::autograd::impl::gradient_edge(output).function.get());
+  while (!next.empty()) {
+    const auto* const node = next.back();
+    next.pop_back();
+    if (node == nullptr || !met.insert(node).second) continue;
+    for (const auto& edge : node->next_edges()) next.push_back(edge.function.get());
+  }
+  return met;
+}
+
 // "1 234 567", as all numbers of kolo's
 std::string grouped(std::int64_t number) {
   std::string text;
@@ -294,6 +311,25 @@ std::vector<StageSummary> summarize_stages(Network& network,
     summaries.push_back(std::move(summary));
   }
   return summaries;
+}
+
+std::vector<std::string> find_unused_parameters(Network& network,
+                                                std::span<const std::int64_t> input_shape) {
+  const torch::AutoGradMode with_gradients(true);
+  const EvaluationMode evaluation(network);  // one sample is too few for a batch norm in training
+  const auto parameters = network.named_parameters();
+  std::vector<GraphNode> accumulators;  // kept, as the graph alone would own them otherwise
+  for (const auto& item : parameters) {
+    accumulators.push_back(item.value().requires_grad()
+                               ? torch::autograd::impl::grad_accumulator(item.value())
+                               : GraphNode());
+  }
+  const auto used = nodes_behind(network.forward(sample_of_zeros(network, input_shape)));
+  std::vector<std::string> unused;
+  for (std::size_t i = 0; i < accumulators.size(); ++i)
+    if (accumulators[i] && used.count(accumulators[i].get()) == 0)
+      unused.push_back(parameters[i].key());
+  return unused;
 }
 
 std::string to_text(const ModelSummary& summary) {
