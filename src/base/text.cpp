@@ -96,6 +96,10 @@ std::string quote(std::string_view text) {
   return quoted + (text.size() > longest ? "...\"" : "\"");
 }
 
+std::string first_line_of(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
+
 std::string lower_case(std::string text) {
   std::ranges::transform(text, text.begin(), lower);
   return text;

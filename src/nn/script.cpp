@@ -7,6 +7,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/text.h"
 #include "nn/tensor_text.h"
 
 namespace kolo {
@@ -27,7 +28,7 @@ std::string reason_of(const std::exception& error) {
       text = text.substr(text.rfind('\n') + 1);
     }
   }
-  return std::string(text.substr(0, text.find('\n')));
+  return first_line_of(text);
 }
 
 ScriptModule load_script(const std::filesystem::path& path, const std::string& subject) {

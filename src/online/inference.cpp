@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/parallel/checks.h"
 
 namespace kolo::online {
@@ -92,17 +93,12 @@ std::vector<torch::Tensor> Inference::outputs_for(const SampleArrays& inputs,
   } catch (const InputError&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string text = error.what();  // LibTorch's go on with stack traces
     throw Error(call.text(fmt::format("the network failed on inputs {}: {}",
-                                      describe(inputs.shapes()), text.substr(0, text.find('\n')))));
+                                      describe(inputs.shapes()), first_line_of(error.what()))));
   }
 }
 
 namespace {
-
-std::string shape_of(const torch::Tensor& tensor) {
-  return fmt::format("[{}]", fmt::join(tensor.sizes().vec(), ", "));
-}
 
 void require_fitting(const SampleArrays& outputs, const std::vector<torch::Tensor>& tensors,
                      const Call& call) {
@@ -115,9 +111,9 @@ void require_fitting(const SampleArrays& outputs, const std::vector<torch::Tenso
     const auto expected = outputs.samples() * outputs.shapes()[i].count();
     if (tensors[i].numel() == expected) continue;
     refuse(call, fmt::format("outputs[{}]", i),
-           fmt::format("it has room for {} values ({} samples of {}), but the network gives {}",
+           fmt::format("it has room for {} values ({} samples of {}), but the network gives [{}]",
                        expected, outputs.samples(), describe({outputs.shapes()[i]}),
-                       shape_of(tensors[i])));
+                       fmt::join(tensors[i].sizes(), ", ")));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
+#include "kolo/base/text.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/object_collectives.h"
 
@@ -73,8 +74,7 @@ namespace {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string text = error.what();  // LibTorch's go on with stack traces
-    throw Error(where + text.substr(0, text.find('\n')));
+    throw Error(where + first_line_of(error.what()));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/base/text.h"
 #include "kolo/parallel/device_memory.h"
 #include "parallel/tensors/tensors.h"
 
@@ -68,7 +69,7 @@ std::string describe_out_of_memory(std::string_view phase, const torch::Device& 
   return text + fmt::format(
                     "; use a smaller training.batch_size or training.precision=bf16, more GPUs, or "
                     "end other programs on this one. LibTorch: {}",
-                    problem.substr(0, problem.find('\n')));
+                    first_line_of(problem));
 }
 
 }  // namespace kolo

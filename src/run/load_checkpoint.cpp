@@ -220,10 +220,6 @@ void require_readable(const Saved& saved, const std::string& name) {
                   saved.source.string(), name, found->second));
 }
 
-std::string shape_of(const torch::Tensor& tensor) {
-  return fmt::format("[{}]", fmt::join(tensor.sizes().vec(), ", "));
-}
-
 // Weights that a network takes from a file, by name.
 struct InitialWeights {
   fs::path source;                          // the checkpoint's folder, or the file
@@ -249,8 +245,9 @@ InitialWeights compare(Saved saved, const torch::nn::Module& network) {
       weights.fitting.push_back({item.name, found->second});
       weights.wanted.push_back(item.tensor);
     } else {
-      weights.of_other_shape.push_back(fmt::format("{} {} instead of {}", item.name,
-                                                   shape_of(found->second), shape_of(item.tensor)));
+      weights.of_other_shape.push_back(fmt::format("{} [{}] instead of [{}]", item.name,
+                                                   fmt::join(found->second.sizes(), ", "),
+                                                   fmt::join(item.tensor.sizes(), ", ")));
     }
     there.erase(found);
   }

@@ -295,7 +295,7 @@ std::string commit_here() {
   if (git.empty()) return {};
   const auto answer = probe(
       {.argv = {git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"}}, patience);
-  return answer.status == 0 ? answer.output.substr(0, answer.output.find('\n')) : std::string();
+  return answer.status == 0 ? first_line_of(answer.output) : std::string();
 }
 
 using Json = nlohmann::ordered_json;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/nn/metrics.h"
 
 namespace kolo {
@@ -50,10 +51,9 @@ void require_precision(Precision precision) {
     // LibTorch 1.13 leaves transposed convolutions in float32.
     if (down.scalar_type() == torch::kFloat) throw Error("it computes in float32 instead");
   } catch (const std::exception& error) {
-    const std::string problem = error.what();  // goes on with a stack trace
     throw InputError(fmt::format(
         "precision: this LibTorch ({}) can't train in {} on the CPU ({}); {}", TORCH_VERSION,
-        precision == Precision::bf16 ? "bf16" : "fp16", problem.substr(0, problem.find('\n')),
+        precision == Precision::bf16 ? "bf16" : "fp16", first_line_of(error.what()),
         precision == Precision::bf16 ? "use training.precision=fp32"
                                      : "use training.precision=bf16, which has the range of "
                                        "float32 and needs no loss scale"));

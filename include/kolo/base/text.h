@@ -45,6 +45,9 @@ template <typename T>
 // line.
 [[nodiscard]] std::string quote(std::string_view text);
 
+// Without its end of line. Messages of LibTorch's go on with a stack trace.
+[[nodiscard]] std::string first_line_of(std::string_view text);
+
 // Capital letters of English made small, whatever the locale.
 [[nodiscard]] std::string lower_case(std::string text);
 

@@ -17,6 +17,7 @@
 #include "comm/messages.h"
 #include "comm/mpi/mpi_calls.h"
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/comm/launcher.h"
 #include "kolo/comm/mpi.h"
 
@@ -77,8 +78,7 @@ std::string mpi_library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
-  const std::string version(text.data());  // Open MPI counts the final zero in the length
-  return version.substr(0, version.find('\n'));
+  return first_line_of(text.data());  // Open MPI counts the final zero in the length
 }
 
 namespace {

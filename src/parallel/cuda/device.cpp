@@ -9,6 +9,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/timeline.h"
@@ -17,11 +18,6 @@
 namespace kolo::parallel {
 
 namespace {
-
-// LibTorch's messages go on with a stack trace.
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
 
 class CudaGraph {
  public:
@@ -37,7 +33,7 @@ class CudaGraph {
     } catch (const std::exception& error) {
       give_up();
       throw Error(fmt::format("parallel: a step can't be recorded as a CUDA graph: {}",
-                              first_line(error.what())));
+                              first_line_of(error.what())));
     }
     graph_.capture_end();
   }

@@ -152,16 +152,12 @@ class MoveHalos : public torch::autograd::Function<MoveHalos> {
   }
 };
 
-std::string shape_of(const torch::Tensor& tensor) {
-  return fmt::format("[{}]", c10::Join(", ", tensor.sizes()));
-}
-
 void require_axis(const DeviceMesh& mesh, const torch::Tensor& tensor, const HaloAxis& halo) {
   if (halo.axis >= spatial_axes.size() ||
       static_cast<std::int64_t>(halo.axis) + 2 >= tensor.dim()) {
     throw Error(fmt::format(
-        "parallel: halos: axis {} of a tensor of shape {}, which has {} after the channels",
-        halo.axis, shape_of(tensor), std::max<std::int64_t>(0, tensor.dim() - 2)));
+        "parallel: halos: axis {} of a tensor of shape [{}], which has {} after the channels",
+        halo.axis, c10::Join(", ", tensor.sizes()), std::max<std::int64_t>(0, tensor.dim() - 2)));
   }
   const auto ranks = halo.cut.input.ranks(), length = mesh.length(spatial_axes[halo.axis]);
   if (ranks == 1 || ranks == length) return;
@@ -197,9 +193,9 @@ c10::intrusive_ptr<HaloPlan> plan_of(const DeviceMesh& mesh, const torch::Tensor
                                      std::span<const HaloAxis> axes, bool folds) {
   if (tensor.dim() < 3 || tensor.dim() > 5 || !torch::isFloatingType(tensor.scalar_type())) {
     throw Error(fmt::format(
-        "parallel: halos: a tensor of {} with shape {}; expected a floating dtype and [N, C, L], "
+        "parallel: halos: a tensor of {} with shape [{}]; expected a floating dtype and [N, C, L], "
         "[N, C, H, W] or [N, C, D, H, W]",
-        torch::toString(tensor.scalar_type()), shape_of(tensor)));
+        torch::toString(tensor.scalar_type()), c10::Join(", ", tensor.sizes())));
   }
   std::vector<RowExchange> exchanges;
   for (const auto& halo : axes) {

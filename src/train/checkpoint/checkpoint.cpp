@@ -23,10 +23,6 @@ const NamedTensor* find(const std::vector<NamedTensor>& tensors, const std::stri
   return found == tensors.end() ? nullptr : &*found;
 }
 
-std::string shape_of(const torch::Tensor& tensor) {
-  return fmt::format("[{}]", fmt::join(tensor.sizes().vec(), ", "));
-}
-
 [[noreturn]] void refuse(const std::string& what) {
   throw InputError(
       fmt::format("checkpoint: it is of another model: {}; use the configuration of the run it "
@@ -56,8 +52,9 @@ void require_same_tensors(const std::vector<NamedTensor>& saved,
     const NamedTensor* const other = find(saved, item.name);
     if (other == nullptr) refuse(fmt::format("it has no {}", item.name));
     if (other->tensor.sizes() != item.tensor.sizes())
-      refuse(fmt::format("its {} is {}, the configuration's is {}", item.name,
-                         shape_of(other->tensor), shape_of(item.tensor)));
+      refuse(fmt::format("its {} is [{}], the configuration's is [{}]", item.name,
+                         fmt::join(other->tensor.sizes(), ", "),
+                         fmt::join(item.tensor.sizes(), ", ")));
   }
   for (const NamedTensor& item : saved) {
     if (find(wanted, item.name) == nullptr)
