@@ -84,7 +84,7 @@ TEST(LauncherAdvice, TheLauncherOfTheOtherMpiLeavesRanksAlone) {
   EXPECT_TRUE(says(check(started(StartedBy::open_mpi, 2), mpich, 1), {"mpiexec.mpich"}));
   EXPECT_TRUE(says(check(started(StartedBy::srun, 4, SlurmMpi::pmix), mpich, 1),
                    {"with --mpi=pmix", "use srun --mpi=pmi2"}));
-  auto unknown = started(StartedBy::alps, 1);
+  auto unknown = started(StartedBy::pals, 1);
   unknown.size_is_known = false;
   EXPECT_EQ(check(unknown, mpich, 64), "(none)") << "MPI is the truth";
   unknown.rank = 3;

@@ -40,9 +40,9 @@ TEST(MpiLeftOut, RanksOfALauncherAreRefusedWithAWayOut) {
                       "kolo's own option -n", "KOLO_MPI=ON"}));
     EXPECT_EQ(mpi_communicator({.launcher_check = false}).size(), 1);
   });
-  with_variables({{"ALPS_APP_PE", "0"}}, [] {
+  with_variables({{"PALS_RANKID", "0"}}, [] {
     EXPECT_TRUE(says(message_of<WrongLauncher>([] { (void)mpi_communicator(); }),
-                     {"ALPS' aprun has started several processes"}));
+                     {"PALS' mpiexec has started several processes"}));
   });
 }
 

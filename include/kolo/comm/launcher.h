@@ -17,10 +17,8 @@ enum class StartedBy : std::uint8_t {
   kolo,      // as processes of this machine, without MPI (kolo/comm/processes.h)
   open_mpi,  // mpirun of Open MPI
   mpich,     // mpiexec of MPICH and its relatives (Hydra)
-  mvapich,   // mpirun_rsh of MVAPICH
   srun,      // Slurm
   pals,      // mpiexec of HPE Cray machines under PBS
-  alps,      // aprun of older Cray machines
   pmi,       // another launcher that speaks PMI
   pmix,      // another launcher that speaks PMIx
   torchrun,  // or whatever else sets RANK and WORLD_SIZE: no MPI

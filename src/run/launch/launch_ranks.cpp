@@ -207,8 +207,7 @@ std::string job_number(const EnvironmentLookup& lookup) {
   if (const auto given = lookup(job_number_variable)) return *given;
   const auto started_by = detect_launch_environment(lookup).started_by;
   using enum StartedBy;
-  if (started_by != nobody && started_by != srun && started_by != pals && started_by != alps)
-    return {};
+  if (started_by != nobody && started_by != srun && started_by != pals) return {};
   if (const auto array = lookup("SLURM_ARRAY_JOB_ID"))
     return fmt::format("{}_{}", *array, lookup("SLURM_ARRAY_TASK_ID").value_or("0"));
   for (const char* const name : {"SLURM_JOB_ID", "PBS_JOBID"})

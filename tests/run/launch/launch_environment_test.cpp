@@ -64,10 +64,6 @@ const LauncherCase launcher_cases[] = {
      "PALS_RANKID=5 PALS_LOCAL_RANKID=1 PALS_NODEID=1 PALS_LOCAL_SIZE=4 PALS_DEPTH=8 PMI_RANK=5 "
      "PMI_SIZE=8",
      StartedBy::pals, 5, 8, 4, 8},
-    {"MVAPICH",
-     "MV2_COMM_WORLD_RANK=1 MV2_COMM_WORLD_SIZE=3 MV2_COMM_WORLD_LOCAL_SIZE=2 PMI_RANK=1 "
-     "PMI_SIZE=3",
-     StartedBy::mvapich, 1, 3, 2, std::nullopt},
     {"another with PMI", "PMI_RANK=1 PMI_SIZE=2", StartedBy::pmi, 1, 2, std::nullopt, std::nullopt},
     {"torchrun", "RANK=2 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2", StartedBy::torchrun, 2, 4,
      2, std::nullopt},
@@ -99,8 +95,8 @@ TEST(LaunchEnvironment, SaysWhichVariablesTell) {
 }
 
 TEST(LaunchEnvironment, SomeLaunchersTellTheSizeThroughMpiOnly) {
-  for (const auto& environment : {detect("ALPS_APP_PE=3 ALPS_APP_DEPTH=4"), detect("PALS_RANKID=3"),
-                                  detect("PMIX_RANK=3 PMIX_NAMESPACE=job")}) {
+  for (const auto& environment :
+       {detect("PALS_RANKID=3"), detect("PMIX_RANK=3 PMIX_NAMESPACE=job")}) {
     EXPECT_TRUE(environment.is_launched());
     EXPECT_FALSE(environment.size_is_known);
     EXPECT_EQ(environment.rank, 3);
