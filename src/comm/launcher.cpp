@@ -35,8 +35,8 @@ std::optional<int> number(const EnvironmentLookup& lookup, Names names,
   return std::nullopt;
 }
 
-// Variables of a launcher, which has started this process if all `signs` are numbers. In the other
-// lists the first variable that is set to a number counts.
+// How a launcher is recognized: all `signs` must be numbers. Of the other lists the first variable
+// that is a number counts.
 struct Launcher {
   StartedBy by;
   std::string_view name;

@@ -139,7 +139,8 @@ std::unique_ptr<FlatOptimizer> make_nadam(const NadamOptions& options) {
 
 namespace {
 
-// But for what AdamW has besides. The momentum is what makes the parameters a mixture of z and x.
+// Constants that both Schedule-Free optimizers have; AdamW adds its second moment. `momentum` mixes
+// z and x into the parameters.
 optim::ScheduleFreeConstants<double> schedule_free_constants(
     StepRate rate, double momentum, const optim::DecayConstants<double>& decay) {
   return {.rate = rate.learning_rate,

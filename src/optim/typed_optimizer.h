@@ -42,7 +42,7 @@ void check_device(const FlatOptimizer& optimizer, std::size_t size, const Device
 template <typename Algorithm>
 class TypedOptimizer : public FlatOptimizer {
  public:
-  // Takes literals.
+  // `name` and `states` must be string literals: only their views are kept.
   TypedOptimizer(std::string_view name, std::vector<std::string_view> states)
       : name_(name), states_(std::move(states)) {}
 

@@ -29,7 +29,7 @@ double DeviceClock::Moment::seconds_since(const Moment& earlier) const {
   return std::chrono::duration<double>(host_ - earlier.host_).count();
 }
 
-// Nothing may be asked of other events while a graph is captured.
+// Skips unknown moments: while a CUDA graph is captured no event may be queried.
 void DeviceTimeSum::add(DeviceClock::Moment from, DeviceClock::Moment to) {
   if (!from.is_known() || !to.is_known()) return;
   under_way_.emplace_back(std::move(from), std::move(to));

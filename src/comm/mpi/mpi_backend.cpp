@@ -127,7 +127,8 @@ class MpiBackend final : public Backend {
   // Whether any call here leads to one of MPI's, which threads of kolo's own may not be allowed.
   [[nodiscard]] bool needs_mpi() const { return !is_one_node() && topology_.size > 1; }
 
-  std::shared_ptr<const MpiRuntime> runtime_;  // the last to go; none: MPI is the program's
+  // Declared first, destroyed last; none: the program owns MPI.
+  std::shared_ptr<const MpiRuntime> runtime_;
   std::shared_ptr<MpiKeeping> keeping_;
   MpiOptions options_;
   MpiObjects* objects_;

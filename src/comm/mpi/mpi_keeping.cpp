@@ -185,7 +185,7 @@ void exit_later(int exit_code) noexcept {
       ::_exit(exit_code);
     }).detach();
   } catch (const std::exception&) {
-    // Without a thread it is MPI's affair alone.
+    // No thread could be started: MPI_Abort alone ends the process.
   }
 }
 
@@ -250,7 +250,7 @@ void MpiKeeping::tell_others() noexcept {
     try {
       objects_of_all().breaks.send(objects_of_all().all, tag_of_breaks, rank,
                                    std::as_bytes(std::span(words)));
-    } catch (const MpiError&) {  // who is gone needn't know
+    } catch (const MpiError&) {  // a rank that is gone needs no message
     }
   }
 }

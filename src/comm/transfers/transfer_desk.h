@@ -136,8 +136,8 @@ class TransferDesk final {
 // so the communication threads, which do, and the transfers don't keep each other waiting.
 class TransferThread {
  public:
-  // `bells`: of the ranks that share this one's memory, by rank in the job; the others' are null.
-  // Without any, one of its own.
+  // `bells`: one per rank of the job, null for ranks that share no memory with this one. Empty: the
+  // thread makes its own bell.
   TransferThread(int job_rank, std::vector<std::shared_ptr<Bell>> bells);
   ~TransferThread() { end_thread(); }
 

@@ -120,8 +120,7 @@ Head head_of(std::span<const RankStatus> statuses, std::uint64_t group, std::int
   return head;
 }
 
-// Adds lanes to ranks that have not come to any collective on a device's memory yet: they are
-// missing in that of the others.
+// Adds empty device lanes to ranks without a collective on devices, so that they count as missing.
 std::vector<RankStatus> with_all_lanes(std::span<const RankStatus> given) {
   std::vector<RankStatus> statuses(given.begin(), given.end());
   std::set<std::uint64_t> of_devices;
@@ -216,8 +215,8 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> known, int job_size,
 
 namespace {
 
-// Finds a rank that has joined and waits for a departed one to, which never will. (Where that one's
-// joins are already one more than this rank's, it has joined, and this rank is only slow.)
+// Finds a rank that waits in join() for one that has left. A departed rank with one join more has
+// joined already; then this rank is only slow.
 const RankStatus* find_waiting_in_join(std::span<const RankStatus> statuses,
                                        const LaneStatus& departed, std::int64_t least) {
   for (const RankStatus& status : statuses) {

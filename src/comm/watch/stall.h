@@ -58,10 +58,9 @@ class WaitingTimes {
   std::map<std::pair<std::int32_t, std::uint64_t>, Waiting> waitings_;  // by rank and group
 };
 
-// Describes ranks of which none can ever go on: each waits, for at least `least` nanoseconds, for
-// another of them, which waits for something else; or they are in different collectives in the same
-// position of their order. Only a rank all of whose calls come from one thread, which waits, counts
-// as waiting.
+// Describes a deadlock: ranks that have waited for at least `least` nanoseconds for each other, or
+// for different collectives at the same position. Counts only ranks whose calls all come from one
+// waiting thread.
 [[nodiscard]] std::optional<std::string> find_deadlock(std::span<const RankStatus> statuses,
                                                        std::int64_t least);
 

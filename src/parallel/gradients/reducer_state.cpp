@@ -74,8 +74,8 @@ GradientReducer::State::State(const Communicator& communicator,
         "parallel: static_graph without unused_parameters; there is nothing to note where all "
         "parameters must be used");
   }
-  // Without an order of their own, gradients have that of the program's calls: which buckets begin
-  // in backward may differ between ranks, what comes after it does not.
+  // Unless communicators are concurrent, gradients share the program's order of calls. Ranks may
+  // start different buckets in backward, so communication starts after it.
   if (communicates() && !communicator_.capabilities().concurrent) starts_early_ = false;
   if (units_.are_one_bucket()) starts_early_ = false;  // on devices too, for the same bits
   agreement_->used.resize(parameters());

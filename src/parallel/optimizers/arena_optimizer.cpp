@@ -108,8 +108,8 @@ std::vector<BucketOptimizer::Own> ArenaOptimizer::own_parts(std::size_t bucket) 
   return {{begin, end, begin}};
 }
 
-// Waits for the backward passes of all ranks of the node, which read the old parameters. All ranks
-// refuse where one of any node has joined: otherwise those of the other nodes would step alone.
+// Waits until all ranks of the node have finished backward, which reads the old parameters. Throws
+// on every rank if any has joined, or other nodes would step alone.
 void ArenaOptimizer::begin_step() {
   // The parameters may have got other memory since the gradients were averaged.
   if (const std::string changes = arena().take_back_parameters(); !changes.empty())

@@ -181,8 +181,8 @@ void BucketOptimizer::change_parameters(const Change& change) {
   finish();
 }
 
-// Product and difference one after the other: LibTorch fuses them in whole vectors only, so that
-// the bits would depend on how many ranks share a bucket.
+// Multiplies and subtracts in two operations: LibTorch fuses them only in full vectors, and the
+// bits would depend on the cut.
 void BucketOptimizer::to_evaluation() {
   const auto use = algorithm().for_use();
   if (!use || !trained_.empty()) return;

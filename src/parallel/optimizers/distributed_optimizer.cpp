@@ -24,7 +24,8 @@ namespace {
 using torch::optim::Optimizer;
 using torch::optim::OptimizerOptions;
 
-// Calls the function with both as what they are, if they are of one of LibTorch's kinds.
+// Calls `function` with both options as their concrete type; false if the types differ or are none
+// of LibTorch's.
 template <typename Function>
 bool as_known(OptimizerOptions& a, const OptimizerOptions& b, const Function& function) {
   namespace optim = torch::optim;
@@ -67,8 +68,8 @@ OptimizerOptions& options_of(Optimizer& optimizer, std::size_t group) {
 
 }  // namespace
 
-// Keeps the options of two optimizers of LibTorch equal, of which one is the outside of the other:
-// a scheduler may have either.
+// Keeps the options of the wrapper's and the wrapped optimizer's parameter groups equal: a
+// scheduler may change either.
 class OptionGroups {
  public:
   // Both must outlive this, and have the same groups; outside takes inside's options to the letter.

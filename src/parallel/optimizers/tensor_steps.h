@@ -44,8 +44,8 @@ class TensorSteps {
  public:
   void update(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
               std::int64_t step, const GradientUse& use = {});
-  // The numbers of the last step's updates become those of one that is `steps` later, for a
-  // captured graph of them that is replayed.
+  // Moves the constants on the device `steps` steps ahead, to this rate, before a captured graph is
+  // replayed.
   void advance(StepRate rate, std::int64_t steps);
 
  private:

@@ -27,9 +27,8 @@ namespace {
 
 using parallel::PayloadExchange;
 
-// The graph of one part of a network for one micro-batch. It begins where another rank has handed
-// over what it has made. Gradients of a payload are listed for those of its tensors that require
-// one, in their order; an undefined one is none.
+// Autograd graph of one part of a network for one micro-batch; it begins at the received payload.
+// backward() takes and returns one gradient per tensor that requires one, undefined for none.
 class StageGraph {
  public:
   // The tensors as results of the graph's beginning, where `need_gradients` says so: in the same

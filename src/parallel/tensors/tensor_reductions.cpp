@@ -55,8 +55,8 @@ std::int64_t first_row(std::int64_t rows, int ranks, int rank) {
   return rows / ranks * rank + std::min<std::int64_t>(rows % ranks, rank);
 }
 
-// A part for each rank, all of one length: what reduce-scatter takes. Row by row of the result are
-// the ranks' parts of all tensors (of one dtype), one after another, with zeros after them.
+// Input of a reduce-scatter: a matrix with one row per rank, the rank's parts of all tensors (one
+// dtype), padded with zeros to one length.
 torch::Tensor parts_by_rank(torch::TensorList tensors, int ranks) {
   std::int64_t length = 0;
   for (const torch::Tensor& tensor : tensors) {
