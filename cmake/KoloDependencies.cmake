@@ -55,17 +55,6 @@ if(KOLO_BUILD_TRAINER)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(HDF5 REQUIRED IMPORTED_TARGET hdf5)   # PkgConfig::HDF5; CMake's own module wants its compiler wrapper
 
-  # KOLO_HAS_COSMOLOGY: `kolo data nbody` is built where its packages are. Otherwise the command says what it lacks.
-  set(KOLO_HAS_COSMOLOGY OFF)
-  if(KOLO_COSMOLOGY)
-    pkg_check_modules(FFTW IMPORTED_TARGET fftw3)  # PkgConfig::FFTW
-    if(FFTW_FOUND)
-      set(KOLO_HAS_COSMOLOGY ON)
-    else()
-      message(NOTICE "kolo is built without `kolo data nbody`: it needs FFTW (libfftw3-dev); -D KOLO_COSMOLOGY=OFF is content without")
-    endif()
-  endif()
-
   include(KoloOneDnn)
 endif()
 if(KOLO_BUILD_TESTS)

@@ -41,7 +41,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 # Depends on all that find_package(kolo) needs; its component `trainer` needs what is recommended as well.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "cmake, g++, ${kolo_mpi_packages}libtorch-dev, libfmt-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS
-    "libopenblas0-pthread, libdnnl-dev, libyaml-cpp-dev, nlohmann-json3-dev, libboost-dev, libprotobuf-dev, protobuf-compiler, pkg-config, libhdf5-dev, libfftw3-dev, zlib1g-dev, libjpeg-dev, libpng-dev")
+    "libopenblas0-pthread, libdnnl-dev, libyaml-cpp-dev, nlohmann-json3-dev, libboost-dev, libprotobuf-dev, protobuf-compiler, pkg-config, libhdf5-dev, zlib1g-dev, libjpeg-dev, libpng-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS ON)  # of libkolo_online.so
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Data-parallel training for programs on LibTorch - library
 Gradients averaged over the ranks while they are computed, for a training loop

@@ -137,8 +137,9 @@ struct NbodyArguments : MakingArguments {
 };
 
 void check_memory(std::int64_t size) {
-  // Positions, velocities, forces, their modes, density and its modes; 1.8 GiB at 256.
-  constexpr std::uint64_t fields = 3 + 3 + 3 + 3 + 1 + 1;
+  // Positions, velocities, forces, their modes, density and its modes, and what three transforms
+  // take besides.
+  constexpr std::uint64_t fields = 3 + 3 + 3 + 3 + 1 + 1 + 3;
   const auto cells = static_cast<std::uint64_t>(size * size * (size + 2));
   const auto needed = cells * fields * sizeof(double);
   const auto installed = installed_memory();

@@ -28,7 +28,7 @@ TEST(Doctor, PrintsALineForEachFindingAndExitsByTheWorst) {
   EXPECT_EQ(result.exit_code, says(result.output, {"PROBLEM"}) ? 1 : 0) << result.output;
   for (const char* name :
        {"MPI", "launcher", "host names", "two ranks", "two by MPI", "processors", "shared memory",
-        "BLAS", "oneDNN", "kernels", "bfloat16", "LibTorch", "GPU", "data", "commands"})
+        "BLAS", "oneDNN", "kernels", "bfloat16", "LibTorch", "GPU", "data"})
     EXPECT_THAT(line_of(result.output, name), Not(StartsWith("no "))) << result.output;
   for (const char* name : {"CUDA"})
     EXPECT_EQ(line_of(result.output, name).starts_with("no "), !cuda_runtime()) << name;
@@ -219,8 +219,6 @@ TEST(Doctor, SaysWhatItWasBuiltWithAndWhatThatMeans) {
     FindingStatus status;
     const char* words;
   } cases[] = {
-      {check_cosmology(true), ok, "all are built in"},
-      {check_cosmology(false), warning, "built without kolo data nbody"},
       {check_onednn("2.6.0, instruction set AVX2"), ok, "2.6.0, instruction set AVX2"},
       {check_onednn(""), ok, "left out (KOLO_ONEDNN)"},
       {check_kernels("2.6.0", "brgconv:avx512_core", "jit:avx2"), ok,

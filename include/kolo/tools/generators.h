@@ -90,10 +90,6 @@ std::array<std::int64_t, 2> write_photograph_folder(const std::filesystem::path&
 // Boxes of simulated universe, to train on without a simulation: dark matter grown from a Gaussian
 // random field by gravity, and gas that follows it by simple physics.
 
-// Tells whether this kolo was built with FFTW (CMake's KOLO_COSMOLOGY); without it, each function
-// below throws an InputError that says so.
-[[nodiscard]] bool is_cosmology_built();
-
 struct CosmologyOptions {
   std::int64_t size = 128;  // cells an edge and particles an edge: even, 16 to 1024
   std::uint64_t seed = 1;   // at most 2^53
@@ -106,7 +102,7 @@ void check_cosmology_options(const CosmologyOptions& options);
 
 // Makes a periodic box at redshift 3, of cells of 78.125 comoving kpc/h: Om = .31, OL = .69, Ob =
 // .0487, h = .675, n_s = .965, sigma8 = .82. It depends on the options alone, threads not among
-// them; machines with other vector units, C libraries or versions of FFTW may round otherwise.
+// them; machines with other vector units, C libraries or versions of LibTorch may round otherwise.
 // `progress`, if any, is called on the calling thread with the part done so far, 0 to 1, and the
 // stage. InputError as above.
 //

@@ -47,8 +47,6 @@ void print_findings(std::ostream& stream, std::span<const Finding> findings, boo
 [[nodiscard]] Finding check_shared_memory();
 [[nodiscard]] Finding check_gpu();
 [[nodiscard]] Finding check_fashion_mnist(const std::filesystem::path& folder);
-// Tells whether this kolo was built with kolo data nbody.
-[[nodiscard]] Finding check_cosmology(bool is_built);
 
 // Facts about this process's GPUs and their software; empty if unknown.
 struct GpuFacts {

@@ -117,12 +117,6 @@ Finding check_fashion_mnist(const std::filesystem::path& folder) {
   }
 }
 
-Finding check_cosmology(bool is_built) {
-  if (is_built) return {.name = "commands", .text = "all are built in"};
-  return {"commands", FindingStatus::warning, "built without kolo data nbody",
-          "build with FFTW (KOLO_COSMOLOGY=ON)"};
-}
-
 Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
                    const std::string& core_before) {
   if (library.is_mkl) return {.name = "BLAS", .text = "MKL, which LibTorch brings along"};
@@ -302,7 +296,6 @@ std::vector<Finding> examine() {
     for (auto& finding : check_gpus(*facts)) findings.push_back(std::move(finding));
   }
   findings.push_back(check_fashion_mnist(fashion_mnist_folder));
-  findings.push_back(check_cosmology(is_cosmology_built()));
   return findings;
 }
 

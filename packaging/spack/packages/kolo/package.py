@@ -46,7 +46,6 @@ class Kolo(CMakePackage, CudaPackage):
         depends_on("boost@1.74:")
         depends_on("protobuf@3.21:")
         depends_on("hdf5@1.10:~mpi")
-        depends_on("fftw@3")
         depends_on("zlib-api")
         depends_on("jpeg")
         depends_on("libpng")

@@ -209,10 +209,6 @@ std::vector<std::pair<std::string, double>> parameters_of(const CosmologyOptions
 
 }  // namespace
 
-bool is_cosmology_built() {
-  return true;
-}
-
 void check_cosmology_options(const CosmologyOptions& options) {
   if (options.size < least_size || options.size > most_size || options.size % 2 != 0) {
     throw InputError(

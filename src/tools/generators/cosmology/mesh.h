@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -14,13 +13,6 @@
 #include "tools/generators/generator_tools.h"
 
 namespace kolo::cosmology {
-
-struct FftwFree {
-  void operator()(void* memory) const;
-};
-
-// Memory aligned as FFTW's vector code wants it; throws std::bad_alloc.
-[[nodiscard]] void* allocate_for_fftw(std::size_t bytes);
 
 // A three-dimensional array, the last index fastest; zeros at first.
 template <typename Value>
@@ -30,21 +22,17 @@ class Cube {
   // `size`: cells per edge of the field; `last`: length of the last index.
   Cube(std::int64_t size, std::int64_t last)
       : size_(size),
-        count_(narrow<std::size_t>(checked_multiply(checked_multiply(size, size), last))),
-        memory_(static_cast<Value*>(allocate_for_fftw(checked_multiply(count_, sizeof(Value))))) {
-    std::uninitialized_value_construct_n(memory_.get(), count_);
-  }
+        values_(narrow<std::size_t>(checked_multiply(checked_multiply(size, size), last))) {}
 
   [[nodiscard]] std::int64_t size() const { return size_; }
-  [[nodiscard]] std::span<Value> values() { return {memory_.get(), count_}; }
-  [[nodiscard]] std::span<const Value> values() const { return {memory_.get(), count_}; }
-  [[nodiscard]] Value& operator[](std::size_t index) { return memory_[index]; }
-  [[nodiscard]] const Value& operator[](std::size_t index) const { return memory_[index]; }
+  [[nodiscard]] std::span<Value> values() { return values_; }
+  [[nodiscard]] std::span<const Value> values() const { return values_; }
+  [[nodiscard]] Value& operator[](std::size_t index) { return values_[index]; }
+  [[nodiscard]] const Value& operator[](std::size_t index) const { return values_[index]; }
 
  private:
   std::int64_t size_ = 0;
-  std::size_t count_ = 0;
-  std::unique_ptr<Value[], FftwFree> memory_;
+  std::vector<Value> values_;
 };
 
 // A real field on size^3 cells.
@@ -69,9 +57,6 @@ class Mesh {
  public:
   // `length`: of the box, Mpc/h.
   Mesh(std::int64_t size, double length, int threads);
-  Mesh(const Mesh&) = delete;
-  Mesh& operator=(const Mesh&) = delete;
-  ~Mesh();
 
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] std::size_t cells() const {
@@ -81,8 +66,7 @@ class Mesh {
   [[nodiscard]] double cell() const { return length_ / static_cast<double>(size_); }
   [[nodiscard]] int threads() const { return threads_; }
 
-  // Any number of threads may transform at once. Results depend on the input alone: FFTW plans
-  // without measuring.
+  // Any number of threads may transform at once.
   [[nodiscard]] Modes forward(const Field& field) const;
   void forward(const Field& field, Modes& modes) const;
   [[nodiscard]] Field inverse(Modes&& modes) const;
@@ -108,8 +92,6 @@ class Mesh {
   double length_;
   int threads_;
   std::vector<double> wave_numbers_, odd_wave_numbers_;  // of each index along an axis
-  struct Plans;
-  std::unique_ptr<Plans> plans_;
 };
 
 [[nodiscard]] Field divergence(const Mesh& mesh, const VectorField& vectors);
