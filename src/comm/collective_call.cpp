@@ -171,10 +171,13 @@ void check_memory(const CollectiveCall& call, const ConstBuffer& buffer, const c
 }
 
 void check_peer(const CollectiveCall& call, const Topology& topology) {
-  require_that(topology.size > 1, call, "to rank {}, but there is no other rank", call.peer);
-  require_that(call.peer >= 0 && call.peer < topology.size && call.peer != topology.rank, call,
-               "peer {} is not another rank; expected 0 to {}, but for {}, which is this rank",
-               call.peer, topology.size - 1, topology.rank);
+  const bool is_rank = call.peer >= 0 && call.peer < topology.size;
+  require_that(!is_rank || call.peer != topology.rank, call,
+               "peer {} is this rank itself; exchange() does both halves of such a message in the "
+               "host's memory",
+               call.peer);
+  require_that(is_rank, call, "peer {} is not a rank; expected 0 to {}", call.peer,
+               topology.size - 1);
   require_that(call.tag >= 0, call, "tag {}; expected 0 or more", call.tag);
 }
 

@@ -1,5 +1,6 @@
 #include "comm/communicator_group.h"
 
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <numeric>
@@ -229,11 +230,57 @@ void Communicator::Group::go_on_with_transfers() {
   if (!has_progress) std::this_thread::yield();
 }
 
+namespace {
+
+// Message of a rank to itself.
+struct OwnMessage {
+  ConstBuffer from;
+  Buffer to;
+};
+
+OwnMessage own_message(const CollectiveCall& sent, const CollectiveCall& received) {
+  const auto& from = sent.input;
+  const auto& to = received.output;
+  const bool has_memory = from.count == 0 || (from.data != nullptr && to.data != nullptr);
+  if (from.count == to.count && from.type == to.type && has_memory) return {from, to};
+  throw Error(
+      fmt::format("comm: exchange: rank {} sends itself {} {} at {} and receives {} {} at {}, tag "
+                  "{}; both must be alike",
+                  sent.peer, from.count, name_of(from.type), from.data, to.count, name_of(to.type),
+                  to.data, sent.tag));
+}
+
+// Takes the messages of a rank to itself whose both halves are among the calls.
+std::vector<OwnMessage> take_own_messages(std::vector<CollectiveCall>& calls, int rank) {
+  std::vector<OwnMessage> messages;
+  std::vector<bool> is_taken(calls.size());
+  const auto is_half = [&](std::size_t number, Collective which) {
+    const auto& call = calls[number];
+    return call.collective == which && call.peer == rank && call.memory == MemoryKind::host &&
+           !is_taken[number];
+  };
+  for (std::size_t to = 0; to < calls.size(); ++to) {
+    for (std::size_t from = 0; from < calls.size() && is_half(to, Collective::receive); ++from) {
+      if (!is_half(from, Collective::send) || calls[from].tag != calls[to].tag) continue;
+      messages.push_back(own_message(calls[from], calls[to]));
+      is_taken[from] = is_taken[to] = true;
+    }
+  }
+  std::size_t number = 0;
+  std::erase_if(calls, [&](const CollectiveCall&) { return is_taken[number++]; });
+  return messages;
+}
+
+}  // namespace
+
 Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const CallOptions& options) {
+  const auto own = take_own_messages(calls, backend->topology().rank);
   for (const CollectiveCall& call : calls) {
     require_own_process(call);
     check_arguments(call, backend->topology());
   }
+  for (const auto& [from, to] : own)
+    if (from.count > 0) std::memmove(to.data, from.data, from.bytes());
   if (calls.empty()) return {};
   const auto& desk = sequence->transfers;
   if (!desk) {

@@ -62,6 +62,37 @@ TEST(FlightRecorder, KeepsWhatRunsAndWhatWasCompletedLast) {
   EXPECT_FALSE(from_bytes(std::as_bytes(std::span("nonsense"))).has_value());
 }
 
+// A program may make any number of sets; the watch has to see the one that it waits in.
+TEST(FlightRecorder, SeesMoreSetsThanThereAreLanes) {
+  const auto block = std::make_shared<EventBlock>();
+  FlightRecorder recorder(block);
+  const auto call_of = [](std::uint32_t group, std::uint64_t number) {
+    auto call = call_number(number);
+    call.group = group;
+    return call;
+  };
+  constexpr std::uint32_t sets = 2 * EventBlock::most_lanes;
+  recorder.on_start(call_of(0, 1));  // is in it all the time
+  for (std::uint32_t set = 1; set <= sets; ++set) {
+    for (std::uint64_t number = 1; number <= 3; ++number) {
+      recorder.on_start(call_of(set, number));
+      recorder.on_finish(call_of(set, number), false);
+    }
+    if (set % 2 == 0) recorder.on_leave(call_of(set, 0));
+  }
+  recorder.on_start(call_of(sets + 1, 1));
+  const auto status = read_status(0, *block, 1'000'000'000'000);
+  const auto* const job = status.lane(Lane::identity_of(call_of(0, 1)));
+  const auto* const last = status.lane(Lane::identity_of(call_of(sets + 1, 1)));
+  const auto* const quiet = status.lane(Lane::identity_of(call_of(sets - 1, 1)));
+  ASSERT_TRUE(job && last && quiet);
+  EXPECT_EQ(job->running.number, 1U);
+  EXPECT_EQ(last->running.number, 1U);
+  EXPECT_EQ(last->completed.number, 0U) << "nothing of the set that had the lane before";
+  EXPECT_EQ(last->has_left, 0U);
+  EXPECT_EQ(quiet->completed.number, 3U) << "the one used last stays";
+}
+
 TEST(FlightRecorder, KeepsPendingTransfers) {
   const auto block = std::make_shared<EventBlock>();
   FlightRecorder recorder(block);

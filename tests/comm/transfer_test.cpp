@@ -253,14 +253,13 @@ RANK_TEST(TransferMistakes, OfOneRankAloneAreToldAtOnce) {
     EXPECT_TRUE(says(message_of<Error>(call), {words}));
   };
   if (size == 1) {
-    expect([&] { communicator.send(std::span(&value, 1), 0); }, "there is no other rank");
+    expect([&] { communicator.send(std::span(&value, 1), 0); }, "peer 0 is this rank itself");
     return communicator.exchange({});
   }
   expect([&] { communicator.send(std::span(&value, 1), size); },
-         fmt::format("send: peer {} is not another rank", size));
-  expect([&] { communicator.receive(std::span(&value, 1), -1); },
-         "receive: peer -1 is not another rank");
-  expect([&] { communicator.send(std::span(&value, 1), rank); }, "which is this rank");
+         fmt::format("send: peer {} is not a rank", size));
+  expect([&] { communicator.receive(std::span(&value, 1), -1); }, "receive: peer -1 is not a rank");
+  expect([&] { communicator.send(std::span(&value, 1), rank); }, "is this rank itself");
   expect([&] { communicator.send(std::span(&value, 1), rank == 0 ? 1 : 0, -2); },
          "tag -2; expected 0 or more");
   expect([&] { communicator.receive(Buffer(nullptr, 3, DataType::uint8), rank == 0 ? 1 : 0); },
@@ -271,8 +270,31 @@ RANK_TEST(TransferMistakes, OfOneRankAloneAreToldAtOnce) {
         communicator.exchange(std::vector{Transfer::send(std::span(&value, 1), rank == 0 ? 1 : 0),
                                           Transfer::send(std::span(&value, 1), rank)});
       },
-      "which is this rank");
+      "is this rank itself");
   communicator.exchange({});
+}
+
+// So that a ring needs no case of its own for one rank.
+RANK_TEST(Transfers, AnExchangeDoesARanksMessagesToItself) {
+  const int size = communicator.size(), rank = communicator.rank();
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  const std::array<int, 5> sent{rank, 1, 2, 3, 4};
+  std::array<int, 5> first{}, second{}, from_before{};
+  communicator.exchange(std::vector{Transfer::send(std::span(sent).first(2), rank, 7),
+                                    Transfer::send(std::span(sent), next),
+                                    Transfer::receive(std::span(first).first(2), rank, 7),
+                                    Transfer::receive(std::span(from_before), before),
+                                    Transfer::send(std::span(sent).last(3), rank, 7),
+                                    Transfer::receive(std::span(second).first(3), rank, 7)});
+  EXPECT_THAT(first, ElementsAre(rank, 1, 0, 0, 0));
+  EXPECT_THAT(second, ElementsAre(2, 3, 4, 0, 0)) << "in their order";
+  EXPECT_EQ(from_before[0], before);
+  EXPECT_TRUE(says(message_of<Error>([&] {
+                     communicator.exchange(
+                         std::vector{Transfer::send(std::span(sent).first(2), rank),
+                                     Transfer::receive(std::span(first).first(3), rank)});
+                   }),
+                   {"sends itself 2 int32", "receives 3 int32"}));
 }
 
 // In shared memory; between nodes it is the watch that ends the job.

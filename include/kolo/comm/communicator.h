@@ -106,7 +106,8 @@ class Communicator {
                                    CallOptions options = {}) const;
 
   // Does several messages at once, in whatever order the ranks list them. Done when all are; throws
-  // the first Error of any then.
+  // the first Error of any then. A rank may send to itself what it receives in the same call, in
+  // the host's memory, so that a ring works on one rank too.
   void exchange(std::span<const Transfer> transfers, CallOptions options = {}) const;
   [[nodiscard]] Work exchange_async(std::span<const Transfer> transfers,
                                     CallOptions options = {}) const;

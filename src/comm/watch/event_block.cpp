@@ -68,6 +68,14 @@ CollectiveRecord RecordCell::read() const {
   return record;
 }
 
+void Lane::clear() {
+  identity = is_changing;
+  for (auto* const value : {&running, &asked, &awaited, &completed, &has_left, &members, &joins})
+    *value = 0;
+  joined = 0;
+  for (RecordCell& record : records) record.write({});
+}
+
 std::int64_t monotonic_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -129,7 +137,9 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
   status.has_one_caller = block.callers == 1;
   for (const Lane& lane : block.lanes) {
     const auto identity = lane.identity.load(std::memory_order_acquire);
-    if (identity != 0) status.lanes.push_back(read_lane(lane, identity, now));
+    if (identity == 0 || identity == Lane::is_changing) continue;
+    const auto of_lane = read_lane(lane, identity, now);
+    if (lane.identity.load(std::memory_order_acquire) == identity) status.lanes.push_back(of_lane);
   }
   for (std::size_t cell = 0; cell < block.transfers.size(); ++cell) {
     const auto record = block.transfers[cell].read();
@@ -202,7 +212,7 @@ std::filesystem::path dump_events(const std::filesystem::path& folder, const Ran
                                             : "");
   for (const Lane& lane : block.lanes) {
     const auto identity = lane.identity.load(std::memory_order_acquire);
-    if (identity == 0) continue;
+    if (identity == 0 || identity == Lane::is_changing) continue;
     const auto group = Lane::group_of(identity) - 1;
     text += group == 0 ? std::string("\nall ranks of the job")
                        : fmt::format("\nset of ranks {}, whose first is rank {}", group >> 32,
@@ -268,23 +278,55 @@ void FlightRecorder::change_transfer(const CallHeader& call,
   transfers_.erase(found);
 }
 
-// Lane of a group; null for groups beyond the number of lanes, which are not recorded.
-Lane* FlightRecorder::lane_of(std::uint64_t identity) {
-  std::uint64_t members = 0;
-  for (Lane& lane : block_->lanes) {
-    const auto present = lane.identity.load(std::memory_order_relaxed);
-    if (present == identity) return &lane;
-    if (present == Lane::group_of(identity)) members = lane.members.load();
-    if (present != 0) continue;
-    lane.members.store(members, std::memory_order_relaxed);
-    lane.identity.store(identity, std::memory_order_release);
-    return &lane;
-  }
-  return nullptr;
+std::size_t FlightRecorder::number_of(const Lane& lane) const {
+  return static_cast<std::size_t>(&lane - block_->lanes.data());
 }
 
-std::vector<std::uint64_t>& FlightRecorder::in_progress(const Lane& lane) {
-  return in_progress_[static_cast<std::size_t>(&lane - block_->lanes.data())];
+// Tells whether this rank waits for nothing in the lane, and nothing is asked for there.
+bool FlightRecorder::is_quiet(const Lane& lane) {
+  return in_progress_[number_of(lane)].empty() && lane.joined == 0 && lane.awaited == 0 &&
+         lane.asked <= lane.completed;
+}
+
+// The lane that has not been used for longest of those that were left, or else of the quiet ones;
+// null if there is none.
+Lane* FlightRecorder::lane_to_reuse() {
+  Lane* best = nullptr;
+  const auto order = [&](const Lane& lane) {
+    return std::pair(lane.has_left == 0, last_uses_[number_of(lane)]);
+  };
+  for (Lane& lane : block_->lanes) {
+    if (lane.has_left == 0 && !is_quiet(lane)) continue;
+    if (best == nullptr || order(lane) < order(*best)) best = &lane;
+  }
+  return best;
+}
+
+// Lane of a group; null for one that comes when all lanes are in use.
+Lane* FlightRecorder::lane_of(std::uint64_t identity) {
+  std::uint64_t members = 0;
+  Lane* unused = nullptr;
+  for (Lane& lane : block_->lanes) {
+    const auto present = lane.identity.load(std::memory_order_relaxed);
+    if (present == identity) {
+      last_uses_[number_of(lane)] = ++uses_;
+      return &lane;
+    }
+    if (present == Lane::group_of(identity)) members = lane.members.load();
+    if (present != 0) continue;
+    unused = &lane;
+    break;
+  }
+  if (unused == nullptr) {
+    unused = lane_to_reuse();
+    if (unused == nullptr) return nullptr;
+    unused->clear();
+    in_progress_[number_of(*unused)].clear();
+  }
+  last_uses_[number_of(*unused)] = ++uses_;
+  unused->members.store(members, std::memory_order_relaxed);
+  unused->identity.store(identity, std::memory_order_release);
+  return unused;
 }
 
 void FlightRecorder::on_group(const CollectiveCall& call) noexcept {
@@ -355,7 +397,7 @@ void FlightRecorder::on_start(const CollectiveCall& call) noexcept {
   if (call.collective == Collective::join)
     lane->joined.store(record.started, std::memory_order_release);
   if (!is_waited_for(call.collective)) return;
-  auto& numbers = in_progress(*lane);
+  auto& numbers = in_progress_[number_of(*lane)];
   numbers.push_back(call.number);
   lane->running.store(numbers.front(), std::memory_order_release);
 }
@@ -381,7 +423,7 @@ void FlightRecorder::on_finish(const CollectiveCall& call, bool failed) noexcept
   }
   if (call.in_task == 0 && record.submitted == 0 && lane->awaited == call.number) lane->awaited = 0;
   if (!is_waited_for(call.collective)) return;
-  auto& numbers = in_progress(*lane);
+  auto& numbers = in_progress_[number_of(*lane)];
   if (const auto found = std::find(numbers.begin(), numbers.end(), call.number);
       found != numbers.end())
     numbers.erase(found);

@@ -68,8 +68,9 @@ class RecordCell {
 // number.
 struct Lane {
   static constexpr std::size_t records_kept = 64;
+  static constexpr auto is_changing = ~std::uint64_t{0};  // identity of one that another group gets
 
-  std::atomic<std::uint64_t> identity;   // identity_of(); 0: nobody's
+  std::atomic<std::uint64_t> identity;   // identity_of(); 0: not used yet; or is_changing
   std::atomic<std::uint64_t> running;    // the first of the collectives it is in; 0: none
   std::atomic<std::uint64_t> asked;      // the last that was asked for, to be done later
   std::atomic<std::uint64_t> awaited;    // up to which a thread of the program waits; 0: none does
@@ -84,6 +85,8 @@ struct Lane {
   [[nodiscard]] const RecordCell& cell(std::uint64_t number) const {
     return records[number % records_kept];
   }
+  // Forgets all; readers pass the lane over until it has another identity.
+  void clear();
 
   // Equal on the members of one group, different for different groups of the job.
   [[nodiscard]] static std::uint64_t identity_of(const CallHeader& call) {
@@ -111,6 +114,8 @@ struct Lane {
 };
 
 struct EventBlock {
+  // Groups with lanes of their own. A further one gets the lane of a group that was left, or that
+  // waits for nothing.
   static constexpr std::size_t most_lanes = 24;
   static constexpr std::size_t most_transfers = 32;  // pending ones; more are not recorded
   static constexpr std::int64_t has_left = -1;
@@ -149,8 +154,10 @@ class FlightRecorder final : public CollectiveListener {
   void change_transfer(const CallHeader& call,
                        const std::function<void(CollectiveRecord&)>& change);
   void note_caller();
+  [[nodiscard]] bool is_quiet(const Lane& lane);
+  Lane* lane_to_reuse();
   Lane* lane_of(std::uint64_t identity);
-  [[nodiscard]] std::vector<std::uint64_t>& in_progress(const Lane& lane);
+  [[nodiscard]] std::size_t number_of(const Lane& lane) const;
 
   std::shared_ptr<EventBlock> block_;
   std::thread::id caller_;  // the first thread that has asked for something
@@ -158,6 +165,8 @@ class FlightRecorder final : public CollectiveListener {
   // Numbers of the collectives that the rank is in, by lane: a device has begun one while the
   // communication thread begins the next.
   std::array<std::vector<std::uint64_t>, EventBlock::most_lanes> in_progress_;
+  std::array<std::uint64_t, EventBlock::most_lanes> last_uses_{};  // uses_ then
+  std::uint64_t uses_ = 0;                                         // of any lane
   // Cells of pending transfers, by group, first rank and number.
   std::map<std::tuple<std::uint32_t, std::int32_t, std::uint64_t>, std::size_t> transfers_;
   std::deque<std::size_t> free_cells_;  // that which has been free for longest first

@@ -43,12 +43,14 @@ std::int64_t nanoseconds_of(Seconds time) {
 }
 
 // Shortens a status to a message so small that MPI sends it without the other side's help: first
-// come the lanes of the job's communicator and of sets that the rank waits in, has joined or left.
+// come the lane of the job's communicator, then sets that the rank waits in or has joined, then
+// those that it has left.
 RankStatus in_short(RankStatus status) {
   constexpr std::size_t most_lanes = 8;
-  std::stable_partition(status.lanes.begin(), status.lanes.end(), [](const LaneStatus& lane) {
-    return Lane::group_of(lane.identity) == 1 || lane.waiting != 0 || lane.joined != 0 ||
-           lane.has_left != 0;
+  std::ranges::stable_sort(status.lanes, std::greater(), [](const LaneStatus& lane) {
+    return Lane::group_of(lane.identity) == 1      ? 3
+           : lane.waiting != 0 || lane.joined != 0 ? 2
+                                                   : static_cast<int>(lane.has_left);
   });
   if (status.lanes.size() > most_lanes) status.lanes.resize(most_lanes);
   return status;
