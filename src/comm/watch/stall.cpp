@@ -57,6 +57,20 @@ std::string describe_missing(const RankStatus& status, const LaneStatus& lane) {
   return trouble.empty() ? text : fmt::format("{} ({})", text, trouble);
 }
 
+// Names members of whom nothing is known, where the group is the whole job; otherwise counts them.
+std::string describe_unknown(std::span<const RankStatus> statuses, std::uint64_t group, int members,
+                             int unknown) {
+  if (Lane::group_of(group) != 1) return fmt::format("; of {} more nothing is known here", unknown);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < members; ++rank) {
+    if (std::ranges::none_of(statuses, [&](const RankStatus& status) {
+          return status.rank == rank && status.lane(group) != nullptr;
+        }))
+      ranks.push_back(rank);
+  }
+  return "; nothing is known here of rank " + list_of_ranks(ranks);
+}
+
 // Says who has come to the collective, and what is known of the other members of its group.
 std::string describe_attendance(std::span<const RankStatus> statuses, std::uint64_t group,
                                 const CollectiveRecord& collective, int members) {
@@ -92,7 +106,7 @@ std::string describe_attendance(std::span<const RankStatus> statuses, std::uint6
   }
   if (missing.size() > most_ranks_told)
     text += fmt::format("and {} more ranks", missing.size() - most_ranks_told);
-  if (unknown > 0) text += fmt::format("; of {} more nothing is known here", unknown);
+  if (unknown > 0) text += describe_unknown(statuses, group, members, unknown);
   return text;
 }
 
