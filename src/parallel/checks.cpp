@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/fingerprint.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/object_collectives.h"
-#include "parallel/kernels.h"
 #include "parallel/tensors/tensors.h"
 
 namespace kolo {
@@ -145,7 +145,8 @@ void ReplicaCheck::compare(const std::string& when) const {
   for (const auto& parameter : parameters_) tensors.push_back(parameter.tensor);
   const auto checksums = parallel::checksums_of(tensors);
   const auto together =
-      static_cast<std::int64_t>(parallel::checksum(std::as_bytes(std::span(checksums))));
+      static_cast<std::int64_t>(fingerprint_of({reinterpret_cast<const char*>(checksums.data()),
+                                                checksums.size() * sizeof(checksums.front())}));
   // A 1 beside the checksum tells present ranks from joined ones, which send zeros.
   const std::array mine = {std::int64_t{1}, together};
   const auto ranks = static_cast<std::size_t>(communicator_.size());

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
-#include <vector>
 
 #include "kolo/base/vectorize.h"
 
@@ -30,15 +28,6 @@ inline Sum dot(const T* __restrict a, const T* __restrict b, std::int64_t size) 
     for (std::size_t strand = 0; strand < half; ++strand) sums[strand] += sums[strand + half];
   }
   return sums[0];
-}
-
-using Row = std::array<std::uint32_t, checksum_lanes>;
-
-inline void add_row(Row& lanes, const std::byte* row) {
-  Row words;
-  std::memcpy(words.data(), row, sizeof words);
-  for (std::size_t lane = 0; lane < checksum_lanes; ++lane)
-    lanes[lane] = with_word(lanes[lane], words[lane]);
 }
 
 }  // namespace
@@ -85,31 +74,17 @@ template bool has_all_bits(std::span<const std::uint32_t>, std::uint32_t);
 template bool has_all_bits(std::span<const std::uint16_t>, std::uint16_t);
 
 KOLO_VECTORIZE
-std::uint64_t checksum_of_piece(std::span<const std::byte> bytes) {
-  Row lanes;
-  for (std::size_t lane = 0; lane < checksum_lanes; ++lane)
-    lanes[lane] = static_cast<std::uint32_t>(lane);
-  std::size_t offset = 0;
-  for (; offset + sizeof(Row) <= bytes.size(); offset += sizeof(Row))
-    add_row(lanes, bytes.data() + offset);
-  if (offset < bytes.size()) {
-    std::array<std::byte, sizeof(Row)> rest{};
-    std::memcpy(rest.data(), bytes.data() + offset, bytes.size() - offset);
-    add_row(lanes, rest.data());
-  }
+std::uint64_t sum_of_mixed(std::span<const std::int32_t> words) {
   std::uint64_t sum = 0;
-  for (std::size_t lane = 0; lane < checksum_lanes; ++lane) sum += lane_term(lanes[lane], lane);
-  return checksum_of_lanes(sum, bytes.size());
-}
-
-std::uint64_t checksum(std::span<const std::byte> bytes) {
-  if (bytes.size() <= checksum_piece_bytes) return checksum_of_piece(bytes);
-  std::vector<std::uint64_t> pieces;
-  for (std::size_t begin = 0; begin < bytes.size(); begin += checksum_piece_bytes) {
-    const std::size_t size = std::min(checksum_piece_bytes, bytes.size() - begin);
-    pieces.push_back(checksum_of_piece(bytes.subspan(begin, size)));
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    auto mixed = (std::uint64_t{i} << 32) + static_cast<std::uint64_t>(std::int64_t{words[i]});
+    for (const std::uint64_t factor : mixing_factors) {
+      mixed *= factor;
+      mixed ^= mixed >> 32;
+    }
+    sum += mixed;
   }
-  return checksum(std::as_bytes(std::span(pieces)));
+  return sum;
 }
 
 namespace {

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "base/reduction_order.h"
-#include "kolo/base/host_device.h"
 
 // Passes over flat memory, at its speed, on this thread. Their results don't depend on the
 // processor.
@@ -28,9 +28,10 @@ void scale(std::span<T> values, double factor);
 template <typename Word>
 [[nodiscard]] bool has_all_bits(std::span<const Word> values, Word mask);
 
-// 64 bits from all bytes, their order and their number; the same on every processor of one byte
-// order.
-[[nodiscard]] std::uint64_t checksum(std::span<const std::byte> bytes);
+// Words of a checksum, each mixed with its number and added up, in integers that wrap around. The
+// constants are those of MurmurHash3 (Appleby, in the public domain).
+[[nodiscard]] std::uint64_t sum_of_mixed(std::span<const std::int32_t> words);
+constexpr std::array<std::uint64_t, 2> mixing_factors = {0xff51afd7ed558ccd, 0xc4ceb9fe1a85ec53};
 
 // A matrix M of [rows, columns], row by row in memory, and its factors P (`rank` vectors of `rows`
 // elements, one after another) and Q (`rank` vectors of `columns`).
@@ -53,40 +54,6 @@ void reconstruct(const LowRank& factors, float* error);
 // that keeps less than 1e-6 of its length becomes zero.
 void orthogonalise(const LowRank& factors);
 
-// Steps of a checksum, on the host (kernels.cpp) and on CUDA devices (cuda/flat_kernels.cu).
-// Bytes are cut into pieces; of more than one, the checksum is that of the pieces' checksums, in
-// their order. A piece is read in rows of a word for each lane, the last filled up with zeros;
-// every lane makes a hash of its words, and from those and the number of bytes comes the piece's
-// checksum.
-
-constexpr std::size_t checksum_piece_bytes = std::size_t{1} << 17;
-
-// Hashes of 32 bits side by side, as many as keep the widest vectors' multipliers busy. They begin
-// as the number of the lane.
-constexpr std::size_t checksum_lanes = 128;
-
-// Both factors of the step can be undone, so a lane never loses a difference again. The constants
-// are those of MurmurHash3's finalization (Appleby, in the public domain).
-KOLO_HOST_DEVICE inline std::uint32_t with_word(std::uint32_t lane, std::uint32_t word) {
-  const std::uint32_t value = (lane ^ word) * 0x85ebca6bU;
-  return value ^ (value >> 15);
-}
-
-KOLO_HOST_DEVICE inline std::uint64_t mix(std::uint64_t value) {
-  value = (value ^ (value >> 33)) * 0xff51afd7ed558ccdULL;
-  value = (value ^ (value >> 33)) * 0xc4ceb9fe1a85ec53ULL;
-  return value ^ (value >> 33);
-}
-
-// Term that a lane adds to the piece's sum: in any order, so none waits for another.
-KOLO_HOST_DEVICE inline std::uint64_t lane_term(std::uint32_t value, std::uint64_t lane) {
-  return mix(lane << 32 | value);
-}
-
-KOLO_HOST_DEVICE inline std::uint64_t checksum_of_lanes(std::uint64_t sum, std::uint64_t bytes) {
-  return mix(mix(bytes) ^ sum);
-}
-
 // Passes over flat memory of a CUDA device (cuda/flat_kernels.cu), as those of kernels.h on the
 // host. They are enqueued on a stream (a cudaStream_t of the current device), and nobody waits for
 // them; what they are given by a pointer lies in the device's memory, and so do their results.
@@ -107,20 +74,6 @@ constexpr std::size_t squares_workspace_bytes(std::size_t size) {
 template <typename Word>
 void find_all_bits_on_device(std::span<const Word> values, Word mask, std::int32_t* found,
                              void* stream);
-
-// Writes the 64 bits of checksum().
-void checksum_on_device(std::span<const std::byte> bytes, std::uint64_t* result,
-                        std::span<std::byte> workspace, void* stream);
-
-// Bytes of the checksums of pieces, of the pieces of those, and so on.
-constexpr std::size_t checksum_workspace_bytes(std::size_t bytes) {
-  std::size_t total = 0;
-  while (bytes > checksum_piece_bytes) {
-    bytes = (bytes + checksum_piece_bytes - 1) / checksum_piece_bytes * sizeof(std::uint64_t);
-    total += bytes;
-  }
-  return total;
-}
 
 // Instantiates the templates, for cuda/flat_kernels.cu and its stand-in.
 #define KOLO_INSTANTIATE_SQUARES(T) \

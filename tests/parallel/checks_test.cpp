@@ -1,16 +1,12 @@
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <set>
-#include <span>
-#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/checks.h"
-#include "parallel/kernels.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/matchers.h"
@@ -75,23 +71,27 @@ RANK_TEST(ReplicaCheck, AChecksumSeesEveryDifference) {
   EXPECT_EQ(checksum_of(matrix.t()), checksum_of(matrix.t().contiguous()));
 }
 
-// A checksum of pieces tells them apart, and their order.
-TEST(Checksum, OfSeveralPiecesSeesEveryByteAndTheirOrder) {
-  const std::size_t piece = parallel::checksum_piece_bytes;
-  std::vector<std::byte> bytes(3 * piece + 5);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i / 7);
-  const std::uint64_t whole = parallel::checksum(bytes);
-  for (const std::size_t position :
-       {std::size_t{0}, piece - 1, piece, 2 * piece + 77, 3 * piece + 4}) {
-    bytes[position] ^= std::byte{1};
-    EXPECT_NE(parallel::checksum(bytes), whole) << position;
-    bytes[position] ^= std::byte{1};
+TEST(Checksum, SeesEveryByteAndTheirOrder) {
+  constexpr std::int64_t size = 1003, half = 500;
+  const auto bytes = torch::arange(size).square().remainder(251).to(torch::kByte);
+  const std::uint64_t whole = checksum_of(bytes);
+  for (std::int64_t position = 0; position < size; ++position) {
+    auto changed = bytes.clone();
+    changed[position].bitwise_xor_(1);
+    EXPECT_NE(checksum_of(changed), whole) << position;
   }
-  EXPECT_EQ(parallel::checksum(bytes), whole);
-  EXPECT_NE(parallel::checksum(std::span(bytes).first(3 * piece + 4)), whole);
-  std::swap_ranges(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(piece),
-                   bytes.begin() + static_cast<std::ptrdiff_t>(piece));
-  EXPECT_NE(parallel::checksum(bytes), whole);
+  EXPECT_NE(checksum_of(bytes.slice(0, 0, -1)), whole);
+  EXPECT_NE(checksum_of(torch::cat({bytes.slice(0, half, 2 * half), bytes.slice(0, 0, half),
+                                    bytes.slice(0, 2 * half)})),
+            whole);
+}
+
+TEST(Checksum, OfAnyTensorIsThatOfItsCopy) {
+  const auto matrix = torch::arange(42).to(torch::kBFloat16).view({6, 7});
+  for (const auto& tensor :
+       {matrix.t(), matrix.view({-1}).slice(0, 1), matrix.gt(20), torch::ones({}, torch::kByte)})
+    EXPECT_EQ(checksum_of(tensor), checksum_of(tensor.contiguous().clone())) << tensor.sizes();
+  EXPECT_NE(checksum_of(torch::empty({0, 3})), checksum_of(torch::zeros({1})));
 }
 
 constexpr double infinity = std::numeric_limits<double>::infinity();

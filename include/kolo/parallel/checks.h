@@ -55,13 +55,14 @@ class FiniteCheck {
   std::int64_t in_a_row_ = 0;
 };
 
-// A checksum of a tensor's bits in the order of its elements, at the speed of memory. A change of
-// one element always changes it; other different tensors have the same with a chance of about
-// 2^-64. Tensors of the same values differ when one has -0 for 0.
+// A checksum of a tensor's bits in the order of its elements, the same on every device. Of tensors
+// of one type and size, those of which one element of 32 bits or less differs have different ones,
+// others the same with a chance of about 2^-64. Tensors of the same values differ when one has -0
+// for 0.
 [[nodiscard]] std::uint64_t checksum_of(const torch::Tensor& tensor);
 
 // Finds replicas that have drifted apart: every few steps the ranks compare checksums of their
-// parameters. In the good case that is one pass over the parameters and an all-gather of 16 bytes.
+// parameters. In the good case that is checksum_of() all of them and an all-gather of 16 bytes.
 // Ranks that have joined are left out.
 //
 // Parameters only: buffers such as running means differ between ranks in good order. It keeps the

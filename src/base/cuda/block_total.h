@@ -9,11 +9,11 @@ namespace kolo::cuda {
 static_assert(block_threads == reduction::lanes);
 
 // The total of a block's lanes, for thread 0; all threads of the block take part.
-template <unsigned lanes = block_threads, typename Value, typename Add>
+template <typename Value, typename Add>
 __device__ inline Value block_total(Value own, const Add& add) {
-  __shared__ Value totals[lanes];
+  __shared__ Value totals[block_threads];
   totals[threadIdx.x] = own;
-  for (unsigned half = lanes / 2; half > 0; half /= 2) {
+  for (unsigned half = block_threads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (threadIdx.x < half)
       totals[threadIdx.x] = add(totals[threadIdx.x], totals[threadIdx.x + half]);

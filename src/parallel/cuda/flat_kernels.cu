@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <string>
 
 #include <cuda_runtime.h>
@@ -59,50 +58,6 @@ __global__ void __launch_bounds__(cuda::block_threads)
   if (is_found) *found = 1;  // whoever else writes it writes the same
 }
 
-// Checksums.
-
-constexpr std::size_t row_bytes = checksum_lanes * sizeof(std::uint32_t);
-
-// Word of bytes at any address, with zeros behind the last.
-__device__ std::uint32_t word_at(const std::byte* bytes, std::size_t offset, std::size_t size) {
-  std::uint32_t word = 0;
-  for (std::size_t i = 0; i < sizeof word && offset + i < size; ++i)
-    word |= static_cast<std::uint32_t>(bytes[offset + i]) << (8 * i);
-  return word;
-}
-
-__device__ std::uint32_t lane_of_piece(const std::byte* bytes, std::size_t size, unsigned lane) {
-  auto value = static_cast<std::uint32_t>(lane);
-  std::size_t offset = lane * sizeof(std::uint32_t);
-  if (reinterpret_cast<std::uintptr_t>(bytes) % sizeof(std::uint32_t) == 0) {
-#pragma unroll 8
-    for (std::size_t row = 0; row < size / row_bytes; ++row, offset += row_bytes)
-      value = with_word(value, *reinterpret_cast<const std::uint32_t*>(bytes + offset));
-  }
-  const std::size_t row_begin = lane * sizeof(std::uint32_t);
-  for (; offset - row_begin < size; offset += row_bytes)
-    value = with_word(value, word_at(bytes, offset, size));
-  return value;
-}
-
-struct SumOfWords {
-  __device__ std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a + b; }
-};
-
-__global__ void __launch_bounds__(checksum_lanes)
-    checksum_kernel(const std::byte* bytes, std::size_t size, std::size_t pieces,
-                    std::uint64_t* checksums) {
-  for (std::size_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
-    const std::size_t begin = piece * checksum_piece_bytes;
-    const std::size_t length =
-        size - begin < checksum_piece_bytes ? size - begin : checksum_piece_bytes;
-    const std::uint32_t lane = lane_of_piece(bytes + begin, length, threadIdx.x);
-    const std::uint64_t sum =
-        cuda::block_total<checksum_lanes>(lane_term(lane, threadIdx.x), SumOfWords());
-    if (threadIdx.x == 0) checksums[piece] = checksum_of_lanes(sum, length);
-  }
-}
-
 }  // namespace
 
 template <typename T>
@@ -127,21 +82,5 @@ void find_all_bits_on_device(std::span<const T> values, T mask, std::int32_t* fo
 }
 
 KOLO_INSTANTIATE_FLAT_KERNELS
-
-void checksum_on_device(std::span<const std::byte> bytes, std::uint64_t* result,
-                        std::span<std::byte> workspace, void* stream) {
-  require_workspace("a checksum", workspace.size(), checksum_workspace_bytes(bytes.size()));
-  for (bool is_last = false; !is_last;) {
-    const std::size_t pieces =
-        std::max<std::size_t>(1, (bytes.size() + checksum_piece_bytes - 1) / checksum_piece_bytes);
-    is_last = pieces == 1;
-    auto* const checksums = is_last ? result : reinterpret_cast<std::uint64_t*>(workspace.data());
-    cuda::launch("parallel", "checksum", checksum_kernel, cuda::blocks_for(pieces, 1),
-                 checksum_lanes, stream, bytes.data(), bytes.size(), pieces, checksums);
-    if (is_last) return;
-    bytes = workspace.first(pieces * sizeof(std::uint64_t));
-    workspace = workspace.subspan(bytes.size());
-  }
-}
 
 }  // namespace kolo::parallel

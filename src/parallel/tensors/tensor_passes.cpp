@@ -1,5 +1,6 @@
 #include "parallel/tensors/tensors.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -99,43 +100,47 @@ void add_to_norm(const torch::Tensor& tensor, const torch::Tensor& total) {
 
 namespace {
 
-std::int64_t checksum_on_host(const torch::Tensor& tensor) {
-  const torch::Tensor contiguous = tensor.cpu().contiguous();
-  return static_cast<std::int64_t>(
-      checksum({static_cast<const std::byte*>(contiguous.data_ptr()), contiguous.nbytes()}));
+// sum_of_mixed() by LibTorch, to its bits.
+torch::Tensor sum_of_mixed_there(const torch::Tensor& words) {
+  constexpr std::int64_t at_once = std::int64_t{1} << 22, low_half = 0xffff'ffff;
+  const auto options = words.options().dtype(torch::kLong);
+  auto sum = torch::zeros({}, options);
+  for (std::int64_t begin = 0; begin < words.numel(); begin += at_once) {
+    const std::int64_t end = std::min(begin + at_once, words.numel());
+    auto mixed =
+        torch::arange(begin, end, options).mul_(low_half + 1).add_(words.slice(0, begin, end));
+    for (const std::uint64_t factor : mixing_factors) {
+      mixed.mul_(static_cast<std::int64_t>(factor));
+      mixed.bitwise_xor_(mixed.bitwise_right_shift(32).bitwise_and_(low_half));
+    }
+    sum.add_(mixed.sum());
+  }
+  return sum;
 }
 
-torch::Tensor checksums_on_cuda(const std::vector<torch::Tensor>& tensors) {
-  const c10::DeviceGuard guard(tensors.front().device());
-  const auto stream = current_stream(tensors.front().device());
-  const auto options = torch::TensorOptions(tensors.front().device());
-  const auto sums =
-      torch::empty({static_cast<std::int64_t>(tensors.size())}, options.dtype(torch::kLong));
-  auto* sum = static_cast<std::uint64_t*>(sums.data_ptr());
-  for (const torch::Tensor& tensor : tensors) {
-    const torch::Tensor contiguous = tensor.contiguous();
-    const auto bytes = checksum_workspace_bytes(contiguous.nbytes());
-    const auto workspace =
-        torch::empty({static_cast<std::int64_t>(bytes)}, options.dtype(torch::kByte));
-    checksum_on_device({static_cast<const std::byte*>(contiguous.data_ptr()), contiguous.nbytes()},
-                       sum++, {static_cast<std::byte*>(workspace.data_ptr()), bytes}, stream);
-  }
-  return sums.cpu();
+torch::Tensor checksum_there(const torch::Tensor& tensor) {
+  constexpr std::int64_t word_bytes = sizeof(std::int32_t);
+  auto bytes = tensor.contiguous().view({-1}).view(torch::kByte);
+  const std::int64_t size = bytes.numel();
+  if (size % word_bytes != 0 || bytes.storage_offset() % word_bytes != 0)  // view() refuses them
+    bytes = torch::constant_pad_nd(bytes, {0, (word_bytes - size % word_bytes) % word_bytes});
+  const auto words = bytes.view(torch::kInt);
+  if (words.is_cuda()) return sum_of_mixed_there(words).add_(size);
+  const auto sum = sum_of_mixed(elements_of<const std::int32_t>(words));
+  return torch::scalar_tensor(static_cast<std::int64_t>(sum), torch::kLong).add_(size);
 }
 
 }  // namespace
 
 std::vector<std::int64_t> checksums_of(const std::vector<torch::Tensor>& tensors) {
+  if (tensors.empty()) return {};
   const torch::NoGradGuard no_gradient;
-  std::vector<std::int64_t> sums;
-  if (!tensors.empty() && tensors.front().is_cuda()) {
-    const auto there = checksums_on_cuda(tensors);
-    const std::span all(there.data_ptr<std::int64_t>(), tensors.size());
-    sums.assign(all.begin(), all.end());
-  } else {
-    for (const torch::Tensor& tensor : tensors) sums.push_back(checksum_on_host(tensor));
-  }
-  return sums;
+  std::vector<torch::Tensor> sums;
+  for (const torch::Tensor& tensor : tensors)
+    sums.push_back(checksum_there(tensor.is_cuda() ? tensor : tensor.cpu()));
+  const auto all = torch::stack(sums).cpu();
+  const auto values = elements_of<const std::int64_t>(all);
+  return {values.begin(), values.end()};
 }
 
 }  // namespace kolo::parallel
