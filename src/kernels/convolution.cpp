@@ -103,7 +103,7 @@ bool is_for_kernels(const torch::Tensor& tensor, torch::ScalarType type) {
          tensor.layout() == torch::kStrided;
 }
 
-// As LibTorch's own layers cast them.
+// Casts float32 input to autocast's type, as LibTorch's layers do.
 torch::Tensor in_type_of_autocast(const torch::Tensor& input) {
   const auto type = autocast_type();
   return type && input.scalar_type() == torch::kFloat ? input.to(*type) : input;
@@ -140,8 +140,8 @@ std::vector<std::int64_t> own_padding(const torch::nn::detail::ConvNdOptions<D>&
   return padding == nullptr ? std::vector<std::int64_t>{} : lengths(*padding);
 }
 
-// None where torch::nn's layer has to compute, or to refuse. Of a transposed layer it is that of
-// the convolution whose data gradient it computes: its input is the layer's output.
+// Geometry for kolo's kernels; none: torch::nn computes or refuses. A transposed layer gets the
+// geometry of the convolution whose data gradient it is (sizes swapped).
 template <std::size_t D>
 std::optional<ConvolutionGeometry> geometry_of(const torch::nn::detail::ConvNdOptions<D>& options,
                                                const std::vector<std::int64_t>& padding,

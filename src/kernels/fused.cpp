@@ -138,7 +138,7 @@ Statistics statistics_of(const torch::Tensor& input) {
   return statistics;
 }
 
-// As LibTorch does; the variance of many values from these few.
+// Updates the running mean and the unbiased running variance, as LibTorch's batch norm does.
 void track(torch::nn::BatchNorm2dImpl& norm, const Statistics& statistics, std::int64_t count) {
   norm.num_batches_tracked.add_(1);
   const auto momentum = norm.options.momentum();

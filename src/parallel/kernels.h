@@ -54,11 +54,11 @@ void reconstruct(const LowRank& factors, float* error);
 // that keeps less than 1e-6 of its length becomes zero.
 void orthogonalise(const LowRank& factors);
 
-// Passes over flat memory of a CUDA device (cuda/flat_kernels.cu), as those of kernels.h on the
-// host. They are enqueued on a stream (a cudaStream_t of the current device), and nobody waits for
-// them; what they are given by a pointer lies in the device's memory, and so do their results.
-// Nothing is kept in a workspace, which is aligned to 8 bytes: passes that follow one another on a
-// stream may use the same. In a build without CUDA they throw Error.
+// Passes over flat memory of a CUDA device (cuda/flat_kernels.cu), as those above on the host. They
+// are enqueued on a stream (a cudaStream_t of the current device), and nobody waits for them; what
+// they are given by a pointer lies in the device's memory, and so do their results. A workspace
+// holds no results, so calls on one stream may share it; it is aligned to 8 bytes. Without CUDA
+// these throw Error.
 
 // Adds the squares of the values, float or double, to `total`, in the order of reduction_order.h,
 // whatever the device.

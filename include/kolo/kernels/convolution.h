@@ -69,7 +69,7 @@ class ConvolutionTranspose3dImpl : public torch::nn::ConvTranspose3dImpl {
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input);
 
-  // As Convolution3d's.
+  // Computes this rank's rows from now on, as Convolution3d::share_samples().
   void share_samples(std::shared_ptr<const LayerPart> part) { part_ = std::move(part); }
 
  private:

@@ -68,7 +68,7 @@ struct ModelEntry : ChoiceEntry {
 struct ModelDescription {
   std::string name;
   std::string description;  // one line
-  // As ModelEntry::make; the options are in range.
+  // Makes the network; called with checked options.
   std::function<std::shared_ptr<Network>(const ModelOptions&)> make;
   double l2 = 0;  // as in ModelEntry
   // Options that it has.
