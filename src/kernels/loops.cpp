@@ -103,51 +103,39 @@ inline void unpool_pixel(std::int64_t channels, const T* gradient, const std::in
 }
 
 // In vectors of sums, so that the order doesn't depend on the processor's.
-inline double distances(std::int64_t count, const float* a, std::int64_t a_stride, const float* b,
-                        std::int64_t b_stride) {
+inline double distances(std::int64_t count, const float* a, const float* b) {
   constexpr std::int64_t lanes = 16;
   float sums[lanes] = {};
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes)
     for (std::int64_t lane = 0; lane < lanes; ++lane)
-      sums[lane] += std::fabs(a[(i + lane) * a_stride] - b[(i + lane) * b_stride]);
-  for (std::int64_t lane = 0; i < count; ++i, ++lane)
-    sums[lane] += std::fabs(a[i * a_stride] - b[i * b_stride]);
+      sums[lane] += std::fabs(a[i + lane] - b[i + lane]);
+  for (std::int64_t lane = 0; i < count; ++i, ++lane) sums[lane] += std::fabs(a[i] - b[i]);
   double sum = 0;
   for (const float each : sums) sum += static_cast<double>(each);
   return sum;
 }
 
-inline void set_slopes(std::int64_t count, const float* a, std::int64_t a_stride, const float* b,
-                       std::int64_t b_stride, float factor, float* slopes, std::int64_t stride) {
+inline void set_slopes(std::int64_t count, const float* a, const float* b, float factor,
+                       float* slopes) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const float distance = a[i * a_stride] - b[i * b_stride];
+    const float distance = a[i] - b[i];
     const float slope = distance > 0 ? factor : -factor;
-    slopes[i * stride] = distance == 0 || distance != distance ? distance : slope;
+    slopes[i] = distance == 0 || distance != distance ? distance : slope;
   }
 }
 
 }  // namespace
 
 KOLO_VECTORIZE
-double sum_distances(std::int64_t count, const Strided<const float>& a,
-                     const Strided<const float>& b, float factor, const Strided<float>& slopes) {
+double sum_distances(std::int64_t count, const float* a, const float* b, float factor,
+                     float* slopes) {
   constexpr std::int64_t block = 2048;  // stays in a first-level cache for the second pass
   double sum = 0;
   for (std::int64_t first = 0; first < count; first += block) {
     const auto length = std::min(block, count - first);
-    const float* const from = a.data + first * a.stride;
-    const float* const beside = b.data + first * b.stride;
-    const bool are_dense = a.stride == 1 && b.stride == 1;
-    sum += are_dense ? distances(length, from, 1, beside, 1)
-                     : distances(length, from, a.stride, beside, b.stride);
-    if (slopes.data == nullptr) continue;
-    float* const to = slopes.data + first * slopes.stride;
-    if (are_dense && slopes.stride == 1) {
-      set_slopes(length, from, 1, beside, 1, factor, to, 1);
-    } else {
-      set_slopes(length, from, a.stride, beside, b.stride, factor, to, slopes.stride);
-    }
+    sum += distances(length, a + first, b + first);
+    if (slopes != nullptr) set_slopes(length, a + first, b + first, factor, slopes + first);
   }
   return sum;
 }

@@ -43,17 +43,10 @@ void normalize_gradient(const ChannelRows& rows, const T* gradient, const T* out
                         const T* values, const float* mean, const float* slope, const float* tilt,
                         const float* level, T* of_values);
 
-// Values with gaps between them.
-template <typename T>
-struct Strided {
-  T* data = nullptr;
-  std::int64_t stride = 1;
-};
-
-// The sum of |a - b| over `count` values. Where `slopes` has data it gets the sum's gradient to a,
+// The sum of |a - b| over `count` values. `slopes`, where not null, gets the sum's gradient to a,
 // times `factor`: 0 where both are alike, NaN where one is.
-double sum_distances(std::int64_t count, const Strided<const float>& a,
-                     const Strided<const float>& b, float factor, const Strided<float>& slopes);
+double sum_distances(std::int64_t count, const float* a, const float* b, float factor,
+                     float* slopes);
 
 // Lines along the last dimension of a convolution's input, [length, channels] in memory, and
 // output, whose every position comes from `taps` neighbours.

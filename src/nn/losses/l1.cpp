@@ -18,8 +18,8 @@ namespace kolo {
 
 namespace {
 
-// Mean distance of float32 fields [N, channels, ...] on the CPU, in contiguous or channels-last
-// memory, in one pass that also finds the gradient.
+// Mean distance of float32 fields on the CPU, outputs in dense memory, in one pass that also finds
+// the gradient.
 class MeanDistance : public torch::autograd::Function<MeanDistance> {
  public:
   static torch::Tensor forward(torch::autograd::AutogradContext* context,
@@ -40,42 +40,22 @@ class MeanDistance : public torch::autograd::Function<MeanDistance> {
   }
 
  private:
-  // Distances in memory between a line's values, and between channels.
-  struct Strides {
-    std::int64_t value = 1, channel = 1;
-  };
-
-  static Strides strides_of(const torch::Tensor& fields) {
-    if (fields.is_contiguous()) return {1, fields.numel() / (fields.size(0) * fields.size(1))};
-    return {fields.size(1), 1};
-  }
-
-  // Adds up by parts that don't depend on the number of threads, so the sum doesn't either. Fields
-  // that lie alike are one line, others a line for each channel of a sample.
+  // Adds up by parts that don't depend on the number of threads, so the sum doesn't either.
   static double sum_of(const torch::Tensor& outputs, const torch::Tensor& targets,
                        const torch::Tensor& slopes, float factor) {
     constexpr std::int64_t block = 1 << 15;
-    const bool are_alike = outputs.strides() == targets.strides();
-    const auto channels = are_alike ? 1 : outputs.size(1);
-    const auto lines = are_alike ? 1 : outputs.size(0) * channels;
-    const auto length = outputs.numel() / lines;
-    const auto of_outputs = are_alike ? Strides() : strides_of(outputs);
-    const auto of_targets = are_alike ? Strides() : strides_of(targets);
-    const auto blocks_of_line = (length + block - 1) / block;
-    std::vector<double> sums(static_cast<std::size_t>(lines * blocks_of_line));
-    at::parallel_for(0, lines * blocks_of_line, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto beside = outputs.strides() == targets.strides()
+                            ? targets
+                            : torch::empty_like(outputs).copy_(targets);
+    const auto count = outputs.numel(), blocks = (count + block - 1) / block;
+    std::vector<double> sums(static_cast<std::size_t>(blocks));
+    at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = begin; i < end; ++i) {
-        const auto line = i / blocks_of_line, first = i % blocks_of_line * block;
-        const auto at = [&](const Strides& strides) {
-          return line / channels * channels * length + line % channels * strides.channel +
-                 first * strides.value;
-        };
-        float* const to = slopes.defined() ? slopes.data_ptr<float>() + at(of_outputs) : nullptr;
+        const auto first = i * block;
         sums[static_cast<std::size_t>(i)] =
-            sum_distances(std::min(block, length - first),
-                          {outputs.data_ptr<float>() + at(of_outputs), of_outputs.value},
-                          {targets.data_ptr<float>() + at(of_targets), of_targets.value}, factor,
-                          {to, of_outputs.value});
+            sum_distances(std::min(block, count - first), outputs.data_ptr<float>() + first,
+                          beside.data_ptr<float>() + first, factor,
+                          slopes.defined() ? slopes.data_ptr<float>() + first : nullptr);
       }
     });
     double sum = 0;
@@ -84,18 +64,15 @@ class MeanDistance : public torch::autograd::Function<MeanDistance> {
   }
 };
 
-bool is_in_known_memory(const torch::Tensor& fields) {
-  const auto channels_last =
-      fields.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+bool is_float_on_cpu(const torch::Tensor& fields) {
   return fields.device().is_cpu() && fields.scalar_type() == torch::kFloat &&
-         fields.layout() == torch::kStrided && fields.numel() > 0 &&
-         (fields.is_contiguous() ||
-          ((fields.dim() == 4 || fields.dim() == 5) && fields.is_contiguous(channels_last)));
+         fields.layout() == torch::kStrided;
 }
 
 torch::Tensor mean_distance(const torch::Tensor& outputs, const torch::Tensor& targets) {
-  if (PlainKernels::are_wanted() || targets.requires_grad() || outputs.dim() < 2 ||
-      !is_in_known_memory(outputs) || !is_in_known_memory(targets))
+  if (PlainKernels::are_wanted() || targets.requires_grad() || outputs.numel() == 0 ||
+      !is_float_on_cpu(outputs) || !is_float_on_cpu(targets) ||
+      !outputs.is_non_overlapping_and_dense())
     return torch::nn::functional::l1_loss(outputs, targets);
   return MeanDistance::apply(outputs, targets);
 }
