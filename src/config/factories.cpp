@@ -319,7 +319,7 @@ std::int64_t validation_batch_size_of(const RunConfig& config, const Dataset& da
                          ? *training.batch_size
                          : std::max<std::int64_t>(1, *training.global_batch_size / ranks);
   // A pass of the training is known to fit in memory.
-  const auto as_in_training = (batch + training.accumulation - 1) / training.accumulation;
+  const auto as_in_training = divide_up(batch, training.accumulation);
   if (layout.classes == 0) return as_in_training;
   // Small images are fast in large batches; of large ones fewer are as fast, and take less memory.
   constexpr std::int64_t most_samples = 1000, most_numbers = std::int64_t{4} << 20;

@@ -139,7 +139,7 @@ class ImageSamples final : public DeviceSamples {
   [[nodiscard]] std::size_t packed_bytes() const override {
     constexpr std::size_t unit = 16;
     const auto bytes = sizeof(samples::PackedTransform) + pixel_bytes();
-    return (bytes + unit - 1) / unit * unit;
+    return divide_up(bytes, unit) * unit;
   }
   [[nodiscard]] bool makes_targets() const override { return false; }
   void pack(std::int64_t index, std::int64_t epoch, const PackedSpans& place) const override;

@@ -10,6 +10,7 @@
 
 #include "base/half.h"
 #include "kernels/loops.h"
+#include "kolo/base/checked.h"
 
 // Loops of loops.h over tensors in channels-last memory.
 namespace kolo {
@@ -45,7 +46,7 @@ template <typename Work>
 [[nodiscard]] std::vector<double> sums_of(const ChannelRows& rows, const Work& work) {
   constexpr std::int64_t values_of_block = 1 << 17;
   const auto rows_of_block = values_of_block / rows.channels + 1;
-  const auto blocks = (rows.count + rows_of_block - 1) / rows_of_block;
+  const auto blocks = divide_up(rows.count, rows_of_block);
   const auto size = static_cast<std::size_t>(2 * rows.channels);
   std::vector<double> sums(static_cast<std::size_t>(blocks) * size);
   at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {

@@ -9,6 +9,7 @@
 #include "kernels/convolution_kernel.h"
 #include "kernels/onednn.h"
 #include "kernels/products.h"
+#include "kolo/base/checked.h"
 #include "kolo/kernels/convolution.h"
 
 // Uses of oneDNN besides convolutions.
@@ -112,9 +113,9 @@ class Packing {
   }
 
   void pack_pairs_of_inputs() const {
-    const auto length = block_of_outputs(), blocks = (outputs_ + length - 1) / length;
+    const auto length = block_of_outputs(), blocks = divide_up(outputs_, length);
     const auto whole = pairs_of_a_block();
-    const auto pairs = (inputs_ / 2 + whole - 1) / whole * whole;
+    const auto pairs = divide_up(inputs_ / 2, whole) * whole;
     at::parallel_for(0, taps_ * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = begin; i < end; ++i) {
         const auto tap = i / blocks, first = i % blocks * length;

@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "base/half.h"
+#include "kolo/base/checked.h"
 
 // Types common to the kernels' own products of small matrices (float32_products below,
 // bfloat16_products).
@@ -26,11 +27,10 @@ inline constexpr std::int64_t channels_of_block = 64;
 template <typename Work>
 void for_channels(std::int64_t channels, const Work& work) {
   constexpr std::int64_t vector = 16;
-  const auto round_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-  const auto of_thread = round_up(channels, at::get_num_threads());
-  const auto blocks_of_thread = round_up(of_thread, channels_of_block);
-  const auto block = round_up(of_thread, blocks_of_thread * vector) * vector;
-  at::parallel_for(0, round_up(channels, block), 1, [&](std::int64_t begin, std::int64_t end) {
+  const auto of_thread = divide_up(channels, at::get_num_threads());
+  const auto blocks_of_thread = divide_up(of_thread, channels_of_block);
+  const auto block = divide_up(of_thread, blocks_of_thread * vector) * vector;
+  at::parallel_for(0, divide_up(channels, block), 1, [&](std::int64_t begin, std::int64_t end) {
     work(begin * block, std::min(end * block, channels) - begin * block);
   });
 }
@@ -99,7 +99,7 @@ inline constexpr std::int64_t bits_of_word = 64;
 
 // Words for one vector; bits beyond its channels are 0.
 [[nodiscard]] constexpr std::int64_t words_of(std::int64_t channels) {
-  return (channels + bits_of_word - 1) / bits_of_word;
+  return divide_up(channels, bits_of_word);
 }
 
 }  // namespace kolo::nonzero_bits

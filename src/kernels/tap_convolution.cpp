@@ -17,7 +17,7 @@ TapPositions::TapPositions(const ConvolutionGeometry& geometry, std::int64_t tap
   for (auto i = output_size.size(); i-- > 0; tap /= geometry.kernel[i]) {
     const auto stride = geometry.stride[i], size = geometry.size[i];
     const auto shift = tap % geometry.kernel[i] - geometry.padding[i];
-    const auto first = shift < 0 ? (-shift + stride - 1) / stride : 0;
+    const auto first = shift < 0 ? divide_up(-shift, stride) : 0;
     const auto end = shift < size ? std::min(output_size[i], (size - 1 - shift) / stride + 1) : 0;
     along_[--dimension] = {first, end, stride, shift, size, output_size[i]};
   }

@@ -28,7 +28,7 @@ struct Transposed {
 Transposed transpose(const TileGrid& grid, const TileValues& input, std::int64_t channels,
                      const TileWindow& window) {
   constexpr std::int64_t stretches_at_once = 8;
-  const auto stretches = (grid.phases() * window.rows + tile_depth - 1) / tile_depth;
+  const auto stretches = divide_up(grid.phases() * window.rows, tile_depth);
   const auto overlap = (channels - 1) / input.length;  // of vectors of whole lines
   Transposed result;
   result.stride = (stretches | 1) * tile_depth;  // rows of a tile: in different sets of a cache
@@ -90,8 +90,8 @@ void multiply_gradients(const TileProblem& problem, const std::vector<MetTap>& t
   const auto inputs = problem.inputs(), outputs = problem.geometry().outputs;
   constexpr std::size_t few_stretches = 8;
   const auto count = narrow<std::int64_t>(taps.size());
-  const auto of_outputs = (outputs + block_lanes - 1) / block_lanes;
-  const auto blocks = (inputs + block_lanes - 1) / block_lanes * of_outputs;
+  const auto of_outputs = divide_up(outputs, block_lanes);
+  const auto blocks = divide_up(inputs, block_lanes) * of_outputs;
   const bool is_by_taps = columns.size() <= few_stretches;
   const bool is_streamed =
       is_by_taps && !is_added && blocks * count * block_lanes * block_lanes >= least_streamed;

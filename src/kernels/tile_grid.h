@@ -8,6 +8,7 @@
 #include "base/aligned_values.h"
 #include "base/half.h"
 #include "kernels/convolution_kernel.h"
+#include "kolo/base/checked.h"
 
 // Grids of positions on which every tap of a convolution is one shift, so that 16 positions in a
 // row are a matrix's rows, wherever a line ends.
@@ -27,7 +28,7 @@ struct TileAxis {
   [[nodiscard]] std::int64_t lowest() const { return shift_of(0); }
   [[nodiscard]] std::int64_t highest() const { return shift_of(kernel - 1); }
   // Positions of phase 0, which has the most.
-  [[nodiscard]] std::int64_t of_phase() const { return (large + stride - 1) / stride; }
+  [[nodiscard]] std::int64_t of_phase() const { return divide_up(large, stride); }
   // Phases that taps meet: a single one meets the first, without padding.
   [[nodiscard]] std::int64_t phases() const { return kernel == 1 && padding == 0 ? 1 : stride; }
 };

@@ -45,9 +45,7 @@ struct Products {
   const PassMemory& memory;
 
   [[nodiscard]] std::int64_t pairs() const { return (narrow<std::int64_t>(tiles.size()) + 1) / 2; }
-  [[nodiscard]] std::int64_t blocks() const {
-    return (memory.columns() + block_lanes - 1) / block_lanes;
-  }
+  [[nodiscard]] std::int64_t blocks() const { return divide_up(memory.columns(), block_lanes); }
 
   void multiply(std::int64_t pair, std::int64_t block, float* sums, bool is_added) const {
     const auto rows_of = [&](std::int64_t tile) {

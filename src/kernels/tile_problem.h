@@ -6,6 +6,7 @@
 #include "kernels/convolution_kernel.h"
 #include "kernels/tile_grid.h"
 #include "kernels/tile_products.h"
+#include "kolo/base/checked.h"
 
 namespace kolo {
 
@@ -52,7 +53,7 @@ void put_weight_gradients(const TileProblem& problem, const BFloat16* input,
 
 // The least multiple of `unit` that is not smaller.
 [[nodiscard]] constexpr std::int64_t whole_units(std::int64_t count, std::int64_t unit) {
-  return (count + unit - 1) / unit * unit;
+  return divide_up(count, unit) * unit;
 }
 
 // Tiles of a right-hand factor: those of 16 columns lie together, `stride` values from the next

@@ -229,12 +229,11 @@ class WinogradConvolution final : public ConvolutionKernel {
   // where these are fewer than threads, for parts of the tiles.
   template <typename Work>
   void for_pieces(const Pass& pass, std::int64_t block, const Work& work) const {
-    const auto round_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-    const auto blocks = round_up(pass.channels, block);
+    const auto blocks = divide_up(pass.channels, block);
     const auto most_pieces = tiles_.count() / pass.tiles_of_unit;
-    const auto wanted = round_up(at::get_num_threads(), blocks);
-    const auto tiles = round_up(most_pieces, std::min(wanted, most_pieces)) * pass.tiles_of_unit;
-    const auto pieces = round_up(tiles_.count(), tiles);
+    const auto wanted = divide_up(at::get_num_threads(), blocks);
+    const auto tiles = divide_up(most_pieces, std::min(wanted, most_pieces)) * pass.tiles_of_unit;
+    const auto pieces = divide_up(tiles_.count(), tiles);
     at::parallel_for(0, blocks * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = begin; i < end; ++i) {
         const auto channel = i / pieces * block, first = i % pieces * tiles;
@@ -294,10 +293,9 @@ class WinogradConvolution final : public ConvolutionKernel {
   // Calls work(channels) side by side on LibTorch's threads.
   template <typename Work>
   static void for_panels(std::int64_t channels, std::int64_t panel, const Work& work) {
-    at::parallel_for(
-        0, (channels + panel - 1) / panel, 1, [&](std::int64_t begin, std::int64_t end) {
-          for_ranges({begin * panel, std::min(end * panel, channels) - begin * panel}, panel, work);
-        });
+    at::parallel_for(0, divide_up(channels, panel), 1, [&](std::int64_t begin, std::int64_t end) {
+      for_ranges({begin * panel, std::min(end * panel, channels) - begin * panel}, panel, work);
+    });
   }
 
   ConvolutionGeometry geometry_;

@@ -62,7 +62,7 @@ Tiles::Tiles(const ConvolutionGeometry& geometry, Algorithm algorithm)
       output_(geometry.output_size(), geometry.outputs),
       zeros_(static_cast<std::size_t>(std::max(geometry.inputs, geometry.outputs))) {
   for (const auto length : output_.size()) {
-    along_.push_back((length + lengths_.outputs - 1) / lengths_.outputs);
+    along_.push_back(divide_up(length, lengths_.outputs));
     phases_ *= lengths_.stride;
   }
   of_sample_ = checked_product<std::int64_t>(along_);

@@ -294,7 +294,7 @@ Windows windows_of(const ConvolutionGeometry& geometry, bool of_outputs) {
       // Outputs meet the inputs from o * stride - padding on; turned round, rounded up and down.
       const auto first =
           of_outputs ? to * stride - padding
-                     : (std::max<std::int64_t>(to + padding - kernel + 1, 0) + stride - 1) / stride;
+                     : divide_up(std::max<std::int64_t>(to + padding - kernel + 1, 0), stride);
       const auto end = of_outputs ? first + kernel : (to + padding) / stride + 1;
       along.windows.push_back({std::max<std::int64_t>(first, 0), std::min(end, along.from_length)});
     }

@@ -199,7 +199,7 @@ class SamplePrediction final : public Prediction {
     const auto ranks = communicator.size();
     const auto batch = batch_size(trained.config);
     const auto round = checked_multiply<std::int64_t>(batch, ranks);
-    const auto rounds = (inputs_.samples->size() + round - 1) / round;
+    const auto rounds = divide_up(inputs_.samples->size(), round);
     const auto loader = make_loader(trained.config.data, batch, communicator, device);
     std::unique_ptr<PredictionWriter> writer;
     if (communicator.rank() == 0 && !request_.output.empty())

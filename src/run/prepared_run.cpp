@@ -10,6 +10,7 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include "config/settle.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
@@ -52,7 +53,7 @@ void require_values_to_normalize(const RunConfig& config, const Dataset& trainin
   const int replicas = replicas_of(config, ranks);
   // Synchronized batch norms and shared samples have more values.
   if ((config.model.sync_batch_norm && replicas > 1) || !config.parallel.spatial.empty()) return;
-  const auto of_replica = (training.size() + replicas - 1) / replicas;
+  const auto of_replica = divide_up(training.size(), replicas);
   const auto batch = batch_size_of(settings, replicas), rest = of_replica % batch;
   const auto smallest_pass = [&](std::int64_t size) {
     return size / std::min(size, settings.accumulation);

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -49,7 +50,7 @@ std::int64_t DistributedSampler::end_from(std::int64_t position) const {
   if (left <= 0) return position;  // the epoch is over, whatever was padded to reach this position
   switch (options_.padding) {
     case Padding::repeat:
-      return position + (left + ranks_ - 1) / ranks_ * ranks_;
+      return position + divide_up(left, ranks_) * ranks_;
     case Padding::drop:
       return position + left / ranks_ * ranks_;
     case Padding::none:
@@ -60,7 +61,7 @@ std::int64_t DistributedSampler::end_from(std::int64_t position) const {
 
 std::int64_t DistributedSampler::length(std::int64_t position) const {
   const auto mine = end_from(position) - position - rank_;
-  return mine <= 0 ? 0 : (mine + ranks_ - 1) / ranks_;
+  return mine <= 0 ? 0 : divide_up(mine, ranks_);
 }
 
 void DistributedSampler::start_epoch(std::int64_t epoch, std::int64_t position) {

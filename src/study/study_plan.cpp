@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/config/derived_settings.h"
@@ -116,8 +117,7 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
       for (const double warmup : warmups) {
         StudyPoint point;
         point.ranks = count;
-        if (request.ranks_per_node > 0)
-          point.nodes = (count + request.ranks_per_node - 1) / request.ranks_per_node;
+        if (request.ranks_per_node > 0) point.nodes = divide_up(count, request.ranks_per_node);
         point.batch_size = batch_size_of(request, base.training, fewest, count);
         if (request.shared) share_samples(*request.shared, point);
         point.lr_scaling = name_of(scaling);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/run/launch_ranks.h"
@@ -155,7 +156,7 @@ std::string submit(const ScaleRequest& request, const StudyPoint& point,
     else
       command.insert(command.end(), {"-v", program});
   }
-  const int on_a_node = (point.ranks + point.nodes - 1) / point.nodes;
+  const int on_a_node = divide_up(point.ranks, point.nodes);
   if (options.name == "slurm") {
     command.insert(command.end(),
                    {"--parsable", fmt::format("--job-name={}", job_name),

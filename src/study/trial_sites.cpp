@@ -56,15 +56,15 @@ void bind(std::vector<TrialSite>& sites, const std::vector<std::vector<int>>& co
 }
 
 std::vector<TrialSite> sites_here(const MachineFacts& machine,
-                                    const std::vector<std::vector<int>>& cores,
-                                    const SiteOptions& options) {
+                                  const std::vector<std::vector<int>>& cores,
+                                  const SiteOptions& options) {
   const int gpus = narrow<int>(options.gpus.size());
   const int count = gpus > 0 ? count_of(options, gpus / options.ranks, gpus / options.ranks,
                                         "this machine's GPUs")
                              : count_of(options, machine.cores / options.ranks,
                                         machine.cpus / options.ranks, "this machine's processors");
   std::vector<TrialSite> sites(static_cast<std::size_t>(count),
-                                 {.cores = std::max(1, machine.cores / count)});
+                               {.cores = std::max(1, machine.cores / count)});
   bind(sites, cores, options.ranks);
   if (gpus / count < options.ranks) return sites;
   const auto parts = equal_groups(options.gpus, count);
@@ -77,7 +77,7 @@ std::vector<TrialSite> sites_here(const MachineFacts& machine,
 std::vector<TrialSite> sites_on_hosts(const MachineFacts& machine, const SiteOptions& options) {
   const auto& hosts = machine.job_hosts;
   const int slots = std::max(1, std::ranges::min(hosts, {}, &Host::slots).slots);
-  const int hosts_of_trial = (options.ranks + slots - 1) / slots;
+  const int hosts_of_trial = divide_up(options.ranks, slots);
   const int room = narrow<int>(hosts.size()) / hosts_of_trial;
   SiteOptions strict = options;
   strict.oversubscribe = false;
@@ -104,12 +104,12 @@ std::vector<TrialSite> sites_in_slurm(const MachineFacts& machine, const SiteOpt
   const int count = count_of(options, room, room, "the tasks of the job");
   const int tasks_on_node = std::max(1, tasks / nodes);
   const auto nodes_of_trial =
-      fmt::format("{}", std::min(nodes, (options.ranks + tasks_on_node - 1) / tasks_on_node));
-  const int trials_on_node = std::max(1, (count + nodes - 1) / nodes);
+      fmt::format("{}", std::min(nodes, divide_up(options.ranks, tasks_on_node)));
+  const int trials_on_node = std::max(1, divide_up(count, nodes));
   TrialSite place{.cores = std::max(1, cpus_on_node / trials_on_node),
-                   .environment = {{"SLURM_EXACT", "1"},
-                                   {"SLURM_JOB_NUM_NODES", nodes_of_trial},
-                                   {"SLURM_NNODES", nodes_of_trial}}};
+                  .environment = {{"SLURM_EXACT", "1"},
+                                  {"SLURM_JOB_NUM_NODES", nodes_of_trial},
+                                  {"SLURM_NNODES", nodes_of_trial}}};
   if (const int memory = machine.number_in("SLURM_MEM_PER_NODE"))
     place.environment.emplace_back("SLURM_MEM_PER_NODE", std::to_string(memory / trials_on_node));
   return std::vector<TrialSite>(static_cast<std::size_t>(count), place);
@@ -118,8 +118,8 @@ std::vector<TrialSite> sites_in_slurm(const MachineFacts& machine, const SiteOpt
 }  // namespace
 
 std::vector<TrialSite> trial_sites(const MachineFacts& machine,
-                                     const std::vector<std::vector<int>>& cores,
-                                     const SiteOptions& options) {
+                                   const std::vector<std::vector<int>>& cores,
+                                   const SiteOptions& options) {
   if (machine.launcher == Launcher::srun) return sites_in_slurm(machine, options);
   if (!machine.job_hosts.empty()) return sites_on_hosts(machine, options);
   return sites_here(machine, cores, options);

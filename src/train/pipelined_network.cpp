@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/pipeline_stages.h"
@@ -70,7 +71,7 @@ TrainingStep::Pending PipelinedNetwork::make(TrainingStep& training, const Step&
 
 torch::Tensor PipelinedNetwork::measure(const Batch& batch) {
   const auto samples = batch.input.size(0);
-  const auto size = (samples + options_.micro_batches - 1) / options_.micro_batches;
+  const auto size = divide_up(samples, options_.micro_batches);
   const auto evaluate = [&](std::int64_t first, std::int64_t each, std::int64_t count) {
     const auto part = [=](const torch::Tensor& tensor, int number) {
       return tensor.narrow(0, first + number * each, each);

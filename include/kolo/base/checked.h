@@ -37,6 +37,12 @@ template <std::integral T>
   return product;
 }
 
+// The quotient of any number and a positive divisor, rounded up.
+template <std::integral Number, std::integral Divisor>
+[[nodiscard]] constexpr auto divide_up(Number number, Divisor divisor) {
+  return number / divisor + (number % divisor > 0 ? 1 : 0);
+}
+
 // A conversion between integer types that keeps the value or throws.
 template <std::integral To, std::integral From>
 [[nodiscard]] To narrow(From value) {

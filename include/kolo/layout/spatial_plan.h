@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "kolo/base/checked.h"
+
 namespace kolo {
 
 // Domain decomposition along one axis: which rows of it a rank owns, which rows of its neighbours a
@@ -22,12 +24,9 @@ namespace kolo {
 // A convolution or pooling extends its input and runs without padding. A transposed convolution
 // runs without padding and folds its output, before the bias.
 
-// Quotients of any numbers and a positive divisor, rounded towards minus infinity and up.
+// The quotient of any number and a positive divisor, rounded towards minus infinity.
 [[nodiscard]] constexpr std::int64_t divide_down(std::int64_t number, std::int64_t divisor) {
   return number / divisor - (number % divisor < 0 ? 1 : 0);
-}
-[[nodiscard]] constexpr std::int64_t divide_up(std::int64_t number, std::int64_t divisor) {
-  return -divide_down(-number, divisor);
 }
 
 // Rows [begin, end) of an axis.

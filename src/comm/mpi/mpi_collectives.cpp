@@ -146,7 +146,7 @@ void MpiCollectives::reduce_by_owners(const ConstBuffer& input, const Buffer& ou
   const auto largest_piece = std::min(largest_count_, elements_received(input.type, size_));
   for (std::int64_t begin = 0; begin < input.count; begin += largest_piece * size_) {
     const auto count = std::min(largest_piece * size_, input.count - begin);
-    const auto part = (count + size_ - 1) / size_;
+    const auto part = divide_up(count, size_);
     std::vector<std::int64_t> counts;
     for (int owner = 0; owner < size_; ++owner)
       counts.push_back(std::clamp(count - owner * part, std::int64_t{0}, part));

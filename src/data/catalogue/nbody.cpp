@@ -63,7 +63,7 @@ void check_memory(std::int64_t size, const char* advice) {
 // Reads a part of the planes, of all channels, to where they are in the whole field.
 void read_planes(const BoxFile& box, BoxField field, int part, int parts, std::span<float> values) {
   const auto channels = channels_of(field), size = box.size(), plane = size * size;
-  const auto step = box.plane_multiple(), steps = (size + step - 1) / step;
+  const auto step = box.plane_multiple(), steps = divide_up(size, step);
   std::vector<float> planes;
   const auto end = std::min(size, (part + 1) * steps / parts * step);
   for (std::int64_t first = part * steps / parts * step; first < end; first += step) {

@@ -110,7 +110,7 @@ class RowWindow {
  public:
   RowWindow(ImageRows& rows, std::size_t count, std::size_t row_bytes,
             std::vector<std::uint8_t>& memory)
-      : rows_(rows), count_(count), stride_((row_bytes + line - 1) / line * line) {
+      : rows_(rows), count_(count), stride_(divide_up(row_bytes, line) * line) {
     memory.resize(checked_add(checked_multiply(count, stride_), 2 * line));
     const auto past_line = reinterpret_cast<std::uintptr_t>(memory.data()) % line;
     places_ = memory.data() + (line - past_line) + 4;

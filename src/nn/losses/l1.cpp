@@ -10,6 +10,7 @@
 #include "base/second_derivatives.h"
 #include "kernels/fused.h"
 #include "kernels/loops.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "nn/losses/loss_entry.h"
 #include "nn/tensor_text.h"
@@ -47,7 +48,7 @@ class MeanDistance : public torch::autograd::Function<MeanDistance> {
     const auto beside = outputs.strides() == targets.strides()
                             ? targets
                             : torch::empty_like(outputs).copy_(targets);
-    const auto count = outputs.numel(), blocks = (count + block - 1) / block;
+    const auto count = outputs.numel(), blocks = divide_up(count, block);
     std::vector<double> sums(static_cast<std::size_t>(blocks));
     at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = begin; i < end; ++i) {

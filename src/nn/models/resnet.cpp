@@ -155,7 +155,7 @@ class ResNet final : public ChainNetwork {
   // Positions of an image whose height and width were halved so often, rounded up.
   static std::int64_t positions_of(const std::vector<std::int64_t>& input_shape, int halvings) {
     const std::int64_t factor = std::int64_t{1} << halvings;
-    const auto length = [&](std::size_t i) { return (input_shape[i] + factor - 1) / factor; };
+    const auto length = [&](std::size_t i) { return divide_up(input_shape[i], factor); };
     return checked_multiply(length(1), length(2));
   }
 

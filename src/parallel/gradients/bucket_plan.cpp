@@ -19,7 +19,7 @@ constexpr std::int64_t alignment_bytes = 64;
 
 std::int64_t aligned_count(std::int64_t count, DataType type) {
   const auto unit = alignment_bytes / static_cast<std::int64_t>(size_of(type));
-  return checked_multiply(checked_add(count, unit - 1) / unit, unit);
+  return checked_multiply(divide_up(count, unit), unit);
 }
 
 std::int64_t bytes_of(const Bucket& bucket) {

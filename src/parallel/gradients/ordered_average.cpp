@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/kernels.h"
 #include "parallel/tensors/tensors.h"
@@ -43,7 +44,7 @@ void scale(const torch::Tensor& flat, double factor) {
 // Lengths of the ranks' slices of so many elements, cut at multiples of 64.
 std::vector<std::int64_t> slices_of(std::int64_t elements, int ranks) {
   constexpr std::int64_t grain = 64;
-  const auto grains = (elements + grain - 1) / grain;
+  const auto grains = divide_up(elements, grain);
   std::vector<std::int64_t> slices;
   for (std::int64_t rank = 0, begin = 0; rank < ranks; ++rank) {
     const auto end = std::min(elements, grains * (rank + 1) / ranks * grain);

@@ -19,7 +19,7 @@ constexpr auto need_of_all_ranks =
 // two ranks write the same one.
 std::pair<std::int64_t, std::int64_t> own_part(const Communicator& node, const Bucket& bucket) {
   constexpr std::int64_t line = 64;
-  const std::int64_t lines = (bucket.count + line - 1) / line;
+  const std::int64_t lines = divide_up(bucket.count, line);
   const auto cut = [&](std::int64_t rank) {
     return std::min(bucket.count, lines * rank / node.size() * line);
   };

@@ -61,7 +61,7 @@ void update_pieces(const FlatOptimizer& optimizer, const TensorSlice& slice, Ste
   const auto whole = flat_slice<T>(slice);
   const auto size = whole.parameters.size();
   if (optimizer.is_layerwise()) return optimizer.update(whole, rate, step);
-  const auto pieces = narrow<std::int64_t>((size + piece_elements - 1) / piece_elements);
+  const auto pieces = narrow<std::int64_t>(divide_up(size, piece_elements));
   at::parallel_for(0, pieces, pieces_of_thread, [&](std::int64_t first, std::int64_t last) {
     std::optional<PieceAverage<T>> average;
     if (!slice.to_average.empty()) average.emplace(slice.to_average);

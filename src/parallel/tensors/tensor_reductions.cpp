@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/layout/virtual_ranks.h"
 #include "kolo/parallel/tensor_collectives.h"
@@ -61,7 +62,7 @@ torch::Tensor parts_by_rank(torch::TensorList tensors, int ranks) {
   std::int64_t length = 0;
   for (const torch::Tensor& tensor : tensors) {
     const auto rows = tensor.size(0);
-    if (rows > 0) length += (rows + ranks - 1) / ranks * (tensor.numel() / rows);
+    if (rows > 0) length += divide_up(rows, ranks) * (tensor.numel() / rows);
   }
   torch::Tensor parts = torch::zeros({ranks, length}, tensors.front().options());
   for (int rank = 0; rank < ranks; ++rank) {

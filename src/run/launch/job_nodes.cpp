@@ -134,7 +134,7 @@ std::vector<Host> nodes_of_job(const LaunchRequest& request, const MachineFacts&
   // scheduler's often has one for each node.
   if (!request.hosts.empty() && request.ranks <= total_slots(hosts)) return hosts;
   const int count = narrow<int>(hosts.size());
-  const int share = (request.ranks + count - 1) / count;
+  const int share = divide_up(request.ranks, count);
   for (Host& host : hosts) host.slots = std::max(host.slots, share);
   return hosts;
 }

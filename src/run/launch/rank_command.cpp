@@ -113,7 +113,7 @@ int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
   if (!request.hosts.empty()) return std::min(request.ranks, most_slots(request.hosts));
   if (facts.launcher != Launcher::srun) return request.ranks;
   const int nodes = std::max(1, facts.number_in("SLURM_JOB_NUM_NODES"));
-  return (request.ranks + nodes - 1) / nodes;
+  return divide_up(request.ranks, nodes);
 }
 
 void require_cpus(const LaunchRequest& request, const MachineFacts& facts) {

@@ -23,7 +23,7 @@ constexpr std::uint64_t alignment = 64;
 constexpr std::uint64_t free_divisor = 8;
 
 std::uint64_t padded(std::uint64_t bytes) {
-  return checked_multiply(checked_add(bytes, alignment - 1) / alignment, alignment);
+  return checked_multiply(divide_up(bytes, alignment), alignment);
 }
 
 bool is_available(std::uint64_t bytes, std::uint64_t besides) {

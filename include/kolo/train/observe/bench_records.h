@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kolo/base/checked.h"
+
 // Measurements of a step and of collectives, as `kolo bench --profile --json` has them. Steps on
 // more ranks are predicted from them (extras/simulate).
 namespace kolo {
@@ -16,7 +18,7 @@ struct RankLayout {
   int ranks_per_node = 1;
   int cores_per_node = 1;  // for all ranks of the node together
 
-  [[nodiscard]] int nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
+  [[nodiscard]] int nodes() const { return divide_up(ranks, ranks_per_node); }
   [[nodiscard]] int ranks_on_node() const {
     return ranks < ranks_per_node ? ranks : ranks_per_node;
   }
