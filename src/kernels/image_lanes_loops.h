@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/image_lanes.h"
+#include "kernels/vector_values.h"
 
 // The loops of image_lanes.h, for vectors that were included before.
 namespace kolo::KOLO_VECTORS {

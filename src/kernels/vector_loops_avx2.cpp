@@ -20,25 +20,9 @@ inline bool are_supported() {
   return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
 }
 
-KOLO_VECTOR_INLINE Vector zeros() {
-  return _mm256_setzero_ps();
-}
-
-KOLO_VECTOR_INLINE Vector all(float value) {
-  return _mm256_set1_ps(value);
-}
-
-KOLO_VECTOR_INLINE Vector loaded(const float* at) {
-  return _mm256_loadu_ps(at);
-}
-
 KOLO_VECTOR_INLINE Vector loaded(const BFloat16* at) {
   const auto values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(values), 16));
-}
-
-KOLO_VECTOR_INLINE void store(float* at, Vector values) {
-  _mm256_storeu_ps(at, values);
 }
 
 KOLO_VECTOR_INLINE void store(BFloat16* at, Vector values) {

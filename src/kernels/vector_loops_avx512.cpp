@@ -22,26 +22,9 @@ inline bool are_supported() {
   return __builtin_cpu_supports("avx512f") != 0;
 }
 
-KOLO_VECTOR_INLINE Vector zeros() {
-  return _mm512_setzero_ps();
-}
-
-// The value in every lane.
-KOLO_VECTOR_INLINE Vector all(float value) {
-  return _mm512_set1_ps(value);
-}
-
-KOLO_VECTOR_INLINE Vector loaded(const float* at) {
-  return _mm512_loadu_ps(at);
-}
-
 KOLO_VECTOR_INLINE Vector loaded(const BFloat16* at) {
   const auto values = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(values), 16));
-}
-
-KOLO_VECTOR_INLINE void store(float* at, Vector values) {
-  _mm512_storeu_ps(at, values);
 }
 
 // Rounds to the nearest, ties to even; a NaN stays one.

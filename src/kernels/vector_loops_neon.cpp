@@ -16,25 +16,9 @@ using Vector = float32x4_t;
 constexpr std::int64_t lanes = 4;
 constexpr int registers = 32;
 
-KOLO_VECTOR_INLINE Vector zeros() {
-  return vdupq_n_f32(0);
-}
-
-KOLO_VECTOR_INLINE Vector all(float value) {
-  return vdupq_n_f32(value);
-}
-
-KOLO_VECTOR_INLINE Vector loaded(const float* at) {
-  return vld1q_f32(at);
-}
-
 KOLO_VECTOR_INLINE Vector loaded(const BFloat16* at) {
   return vreinterpretq_f32_u32(
       vshll_n_u16(vld1_u16(reinterpret_cast<const std::uint16_t*>(at)), 16));
-}
-
-KOLO_VECTOR_INLINE void store(float* at, Vector values) {
-  vst1q_f32(at, values);
 }
 
 KOLO_VECTOR_INLINE void store(BFloat16* at, Vector values) {

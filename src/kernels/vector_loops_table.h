@@ -9,6 +9,7 @@
 #include "kernels/image_lanes_loops.h"
 #include "kernels/products.h"
 #include "kernels/vector_loops.h"
+#include "kernels/vector_values.h"
 #include "kernels/winograd_loops.h"
 
 // The loops of float32_products, for vectors that were included before.

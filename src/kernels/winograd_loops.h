@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/vector_values.h"
 #include "kernels/winograd.h"
 
 // Transforms of minimal algorithms, for vectors that were included before: their matrices, and
