@@ -140,8 +140,8 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, DistributedSampler sample
     throw Error(fmt::format("loader: the dataset has {} samples, its sampler is for {}",
                             dataset_->size(), sampler_.dataset_size()));
   }
-  // Besides batches loaded ahead, the consumer holds one and is about to drop another, or so many
-  // are on their way to a device.
+  // Beyond the batches loaded ahead, the consumer holds one and is releasing another; with a
+  // device, so many are being copied.
   constexpr std::size_t with_consumer = CopiesAhead::most;
   // No batch has more samples than the epoch, however large it may be.
   const auto largest = checked_multiply<std::int64_t>(

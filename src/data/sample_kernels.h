@@ -16,7 +16,7 @@ struct Device;
 // (cuda/sample_device_left_out.cpp).
 namespace kolo::samples {
 
-// In front of an image's pixels: an ImageTransform.
+// Header of a packed image: its ImageTransform as plain numbers; the pixels follow.
 struct PackedTransform {
   double shift_y, shift_x, zoom_y, zoom_x;
   std::int32_t flip, is_identity;
@@ -59,7 +59,7 @@ void make_crops_on(const c10::Device& device, const CropBatch& batch);
 struct PackedCrop {
   std::int32_t start[3];
   std::int32_t axis[3], sign[3];  // CubeSymmetry
-  std::int32_t turns_velocity;    // channels 1 to 3 of a field that has_velocity are a vector
+  std::int32_t turns_velocity;    // 1: channels 1 to 3 are turned as a vector (CropTurn)
   std::int32_t unused[2];
 };
 static_assert(sizeof(PackedCrop) == 48);
@@ -102,7 +102,7 @@ KOLO_HOST_DEVICE inline float pixel_of(const ImageBatch& batch, const std::byte*
   return images::preprocessed(value, batch.mean[channel], batch.deviation[channel]);
 }
 
-// Number at `cell` in `channel` of the result: the crop's, whose cells are turned.
+// Value of the turned crop at `cell` of `channel`, read from where it lies in the box.
 KOLO_HOST_DEVICE inline float crop_value(const CropBatch& batch, const PackedCrop& crop,
                                          std::int64_t channel, const std::int64_t (&cell)[3]) {
   std::int64_t place = channel;

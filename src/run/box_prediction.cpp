@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "kolo/base/checked.h"
+#include "data/boxes/field_source.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/data/box_files.h"
@@ -194,13 +194,6 @@ void predict_tiles(const TilePredictor& predictor, const HydroTarget& place,
   writer.flush();
 }
 
-// Bytes of the gas.
-std::int64_t bytes_of_gas(std::int64_t size) {
-  const std::array shape{hydro_channels, size, size, size,
-                         static_cast<std::int64_t>(sizeof(float))};
-  return checked_product(std::span<const std::int64_t>(shape));
-}
-
 class BoxPrediction final : public Prediction {
  public:
   BoxPrediction(const PredictionRequest& request, const TrainedModel& trained, bool is_root)
@@ -250,7 +243,7 @@ class BoxPrediction final : public Prediction {
     result.seconds = watch.seconds();
     const auto& largest = *std::ranges::max_element(tiles, {}, &Tile::cells);
     result.what = PredictedBox{box_.size(), std::ssize(tiles), region_of(largest.read).extent,
-                               bytes_of_gas(box_.size())};
+                               field_bytes(hydro_channels, box_.size())};
   }
 
   PredictionRequest request_;

@@ -55,11 +55,11 @@ ReservoirState sum_of(std::span<const SavedReservoir> saved) {
   return sum;
 }
 
-// A sample as one of its rank's, 0, 1, 2, ... in the order in which they should stay.
+// The number-th sample of a rank, counted from the one most worth keeping.
 struct Candidate {
   std::int64_t rank = 0, number = 0;
   bool seen = false;
-  double after = 0;  // order among those of all ranks
+  double after = 0;  // sort key among all ranks: smaller stays first
 
   [[nodiscard]] bool operator>(const Candidate& other) const {
     return std::tie(seen, after, rank) > std::tie(other.seen, other.after, other.rank);

@@ -53,7 +53,7 @@ struct Range {
 };
 using Ranges = std::vector<Range>;  // by channel
 
-// Adds numbers of channels in turn, `run` numbers of each in a row.
+// Adds numbers that lie channel after channel, `run` of each at a time.
 template <typename Number>
 void add_numbers(Ranges& ranges, std::span<const Number> numbers, std::size_t run = 1) {
   for (std::size_t i = 0; i < numbers.size(); ++i)

@@ -125,7 +125,7 @@ void convert_box(const BoxFile& box, const std::filesystem::path& to,
 // the beginning, so writers need neither an HDF5 library with MPI nor each other, and a full disk
 // is an error of a call.
 
-// Destination of the numbers, for each process that writes some.
+// Where in the file processes write, and in which format; each makes a HydroWriter of it.
 struct HydroTarget {
   std::filesystem::path file;  // aside, until the whole is there
   BoxFormat format = BoxFormat::hdf5;

@@ -22,7 +22,7 @@ struct Datasets {
   std::vector<std::string> warnings = {};     // for the run's log
   // Loads to be done before any sample is read, where loads_later asked for that.
   std::vector<MemoryLoad> loads = {};
-  std::string note_of_loads = {};  // how that was done, for the run's log
+  std::string note_of_loads = {};  // how much was loaded by how many ranks, for the run's log
   std::string note_of_split = {};  // which samples validate, where no others were named; likewise
   // Names of the channels of inputs and of targets, or of a target's arrays, where the data has
   // any.
@@ -69,7 +69,7 @@ struct DatasetEntry : ChoiceEntry {
   };
   // Reason why it needs n_train and n_valid; empty if it doesn't.
   std::string needs_n_train = {}, needs_n_valid = {};
-  std::string validation_key = "path";  // says where the validation samples come from
+  std::string validation_key = "path";  // key of the validation samples, for messages
   std::function<Datasets(const OwnSettings&, const DatasetRequest&)> make = {};
   // Opens what a user names as inputs for a network that was trained on samples of this layout.
   // InputError if it is none of this data's kind. Empty: only a whole simulation box will do.

@@ -33,7 +33,8 @@ struct MemoryLoad {
 // Does the whole load in this process, into memory of its own.
 void load_alone(const MemoryLoad& load);
 
-// Returns the load, or does it at once, alone, and returns none.
+// If `later`, returns the load for the caller to do; otherwise does it now, in this process, and
+// returns none.
 [[nodiscard]] std::optional<MemoryLoad> load_later_or_now(MemoryLoad load, bool later);
 
 enum class Split { train, validation };

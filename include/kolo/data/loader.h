@@ -49,7 +49,7 @@ class DeviceSamples {
 };
 
 struct LoaderOptions {
-  std::int64_t batch_size = 64;  // samples per rank (each of several in one); at least 1
+  std::int64_t batch_size = 64;  // samples per rank, or per virtual rank; at least 1
   int workers = 1;               // threads that load; 0: the thread that calls next()
   int prefetch = 4;        // batches loaded or loading ahead, all workers together; at least 1
   bool drop_last = false;  // leave out the last batch of an epoch when it is not full

@@ -115,7 +115,8 @@ class NbodyDataset final : public Dataset {
  private:
   NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> rows);
   void open();
-  // Keeps the whole box in memory, dark matter before gas; `read` reads one of several parts.
+  // Makes sources in memory, dark matter before gas, and returns the load that fills them, which
+  // calls `read` once per part.
   using ReadBox =
       std::function<void(std::span<float> nbody, std::span<float> hydro, int part, int parts)>;
   [[nodiscard]] MemoryLoad keep_in_memory(const ReadBox& read);

@@ -24,7 +24,8 @@ struct PipelineIdle {
 struct HaloTotals {
   double bytes_sent = 0;
   double messages_sent = 0;
-  double seconds = 0;  // while any are on their way, sent or received, once both ends have come
+  // Time in which at least one message was on its way, counted from when both ends had come.
+  double seconds = 0;
 };
 
 struct TimelineSummary {

@@ -29,7 +29,7 @@ std::filesystem::path prefix_of(const std::filesystem::path& file) {
                   file.string()));
 }
 
-// Files of a box's fields, as BoxField counts them; empty: none is looked for.
+// Files by BoxField (HDF5: twice the same); an empty path: that field is not wanted.
 struct FoundBox {
   BoxFormat format = BoxFormat::npy;
   std::array<std::filesystem::path, 2> files;

@@ -109,19 +109,6 @@ void write_number(const Hdf5Handle& file, const std::string& name, double value,
   attribute.close(what);
 }
 
-void check_fields(const SimulationBox& box) {
-  const auto size = box.size;
-  for (const auto field : both_fields) {
-    const auto& values = field == BoxField::nbody ? box.nbody : box.hydro;
-    const auto expected =
-        field_bytes(channels_of(field), size) / static_cast<std::int64_t>(sizeof(float));
-    if (size >= 1 && std::cmp_equal(values.size(), expected)) continue;
-    throw Error(fmt::format("data: the {} field of a box of {}^3 cells has {} numbers, expected {}",
-                            field == BoxField::nbody ? "dark matter" : "gas", size, values.size(),
-                            expected));
-  }
-}
-
 // Writes the fields of a box to their places.
 void write_fields(const SimulationBox& box, std::span<const HydroTarget> places) {
   const Region whole{{0, 0, 0}, {box.size, box.size, box.size}};
@@ -137,7 +124,6 @@ std::vector<std::int64_t> make_hdf5_arrays(const fs::path& file,
 }
 
 void write_box_npy(const SimulationBox& box, const fs::path& prefix) {
-  check_fields(box);
   const auto data_file = npy_data_file(prefix), label_file = npy_label_file(prefix);
   AtomicFile data(data_file), label(label_file);
   const std::array places{begin_npy(data, data_file, BoxField::nbody, box.size),
@@ -148,7 +134,6 @@ void write_box_npy(const SimulationBox& box, const fs::path& prefix) {
 }
 
 void write_box_hdf5(const SimulationBox& box, const fs::path& file) {
-  check_fields(box);
   AtomicFile aside(file);
   write_fields(box, begin_hdf5(file, both_fields, box.size,
                                [&](const Hdf5Handle& hdf5, const std::string& what) {

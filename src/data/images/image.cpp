@@ -51,7 +51,7 @@ struct Window {
   std::int64_t begin, end;
 };
 
-// One axis: of `from` places, the stretch of `length` that begins at `begin` becomes `to` places.
+// Resampling of an axis: [begin, begin + length) of `from` source pixels becomes `to` pixels.
 struct Axis {
   std::int64_t from;
   double begin, length;
