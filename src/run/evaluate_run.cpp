@@ -25,8 +25,10 @@ const std::shared_ptr<const Dataset>& split_of(const Datasets& datasets, const s
   return split == "training" ? datasets.training : datasets.validation;
 }
 
-// Keeps the cut of samples of the training where the number of ranks allows it.
+// Keeps the virtual ranks of the training, and its cut of samples, where the number of ranks allows
+// it.
 RunConfig with_layout_for(RunConfig config, int ranks) {
+  if (ranks > config.training.virtual_ranks) config.training.virtual_ranks = 0;
   auto& parallel = config.parallel;
   parallel = {.spatial = parallel.spatial};
   std::int64_t taken = 1;
@@ -96,12 +98,12 @@ void add_up_ranks(const Communicator& communicator, RunEvaluation& result) {
 
 // Collective.
 MetricSums measure(const Communicator& communicator, const TrainedModel& trained,
-                   const WorkPart& share, const Objective& objective, const RunOptions& options,
-                   RunEvaluation& result) {
+                   const RunConfig& config, const WorkPart& share, const Objective& objective,
+                   const RunOptions& options, RunEvaluation& result) {
   const auto subsets = share_datasets(share, trained.datasets);
   const auto& dataset = split_of(subsets, result.split);
   const auto loader =
-      make_validation_loader(trained.config, dataset, share.replica, share.replicas);
+      make_validation_loader(config, dataset, share.replica, share.replicas, share.replicas_here);
   if (!result.matrix) result.errors = targets_of(dataset->layout(), result.target_names);
   EvaluationProgress progress;
   std::optional<ProgressBar> bar;
@@ -116,7 +118,7 @@ MetricSums measure(const Communicator& communicator, const TrainedModel& trained
         [&](const torch::Tensor& outputs, const torch::Tensor& targets) {
           measure_batch(outputs, targets, result);
         },
-        progress);
+        progress, config.training.virtual_ranks);
     add_up_ranks(communicator, result);
     return all;
   });
@@ -181,14 +183,14 @@ RunEvaluation evaluate_checkpoint(const EvaluationRequest& request, TrainedModel
   if (classes > 0) result.matrix.emplace(classes);
   if (communicator.rank() == 0 && request.samples > 0)
     result.samples = compute_samples(trained, dataset, device, request.samples);
-  const auto share =
-      part_of_work(with_layout_for(trained.config, communicator.size()), communicator);
+  const auto config = with_layout_for(trained.config, communicator.size());
+  const auto share = part_of_work(config, communicator);
   share_network(share, trained.datasets, *trained.network);
   auto objective = *trained.objective;
   share_objective(share, trained.datasets, objective);
   if (classes > 5) objective.top = 5;
   result.top = objective.top;
-  result.sums = measure(communicator, trained, share, objective, options, result);
+  result.sums = measure(communicator, trained, config, share, objective, options, result);
   return result;
 }
 

@@ -152,13 +152,15 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
 
 MetricSums evaluate(const Communicator& communicator, Network& network, const Objective& objective,
                     Loader& loader, const EvaluationMeasure& measure,
-                    const EvaluationProgress& progress) {
+                    const EvaluationProgress& progress, int virtual_ranks) {
   const auto sums_of = [&](const Batch& batch) {
     const torch::Tensor outputs = forward_for(objective, network, batch.input);
     if (measure) measure(outputs, batch.target);
     return validation_sums(objective, outputs, batch.target);
   };
-  return evaluate_batches(communicator, network, loader, {.sums_of = sums_of, .progress = progress})
+  return evaluate_batches(
+             communicator, network, loader,
+             {.sums_of = sums_of, .progress = progress, .virtual_ranks = virtual_ranks})
       .value();
 }
 

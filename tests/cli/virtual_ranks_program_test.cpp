@@ -44,6 +44,28 @@ TEST_F(VirtualRanks, AResumeSaysWhatElseTheBitsDependOn) {
                        {"made with threads per rank 2 instead of 1: the last digits"}));
 }
 
+// On more ranks than virtual ones, too.
+TEST_F(VirtualRanks, AnEvaluationMeasuresEachSampleOnce) {
+  have_run(settings({"checkpoint.every_steps=5"}));
+  const auto last = history().epochs().back();
+  const auto evaluate = [&](const std::vector<std::string>& more) {
+    return json_of(joined({"eval", folder / "run", "--checkpoint", "newest"}, more));
+  };
+  const auto one = evaluate({});
+  for (const auto* const ranks : {"1", "3", "5"}) {
+    const auto json = evaluate({"-n", ranks, "--oversubscribe"});
+    EXPECT_EQ(json["samples"], 100);
+    EXPECT_NEAR(json["loss"].get<double>(), last.val_loss, 1e-6);
+    EXPECT_DOUBLE_EQ(json["accuracy"].get<double>(), last.val_accuracy);
+    EXPECT_EQ(json["confusion_matrix"], one["confusion_matrix"]);
+    if (json["n_ranks"] < 5) {
+      EXPECT_EQ(json["loss"], one["loss"]) << "the same bits";
+    }
+  }
+  EXPECT_EQ(evaluate({"--data", "training"})["samples"], 400);
+  EXPECT_EQ(evaluate({"training.virtual_ranks=0"})["samples"], 100);
+}
+
 TEST_F(VirtualRanks, FewerThanRanksAreRefusedBeforeAnythingStarts) {
   EXPECT_TRUE(is_refused(train(settings({"-n", "5", "--oversubscribe"})),
                          {"training.virtual_ranks", "4 parts of a step are too few for 5 ranks"}));

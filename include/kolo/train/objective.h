@@ -62,11 +62,13 @@ using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t to
 
 // The sums over a loader's whole dataset on all ranks, each sample counted once if the loader's
 // sampler draws it once; the loss's last digits depend on the number of ranks. In evaluation mode;
-// the network is in training mode afterwards. `measure` gets this rank's batches alone. Collective.
+// the network is in training mode afterwards. `measure` gets this rank's batches alone.
+// `virtual_ranks` above 0: the loader's sampler stands for this rank's virtual ranks, of which each
+// is measured by itself, and the loss has the same bits on any number of ranks. Collective.
 [[nodiscard]] MetricSums evaluate(const Communicator& communicator, Network& network,
                                   const Objective& objective, Loader& loader,
                                   const EvaluationMeasure& measure = {},
-                                  const EvaluationProgress& progress = {});
+                                  const EvaluationProgress& progress = {}, int virtual_ranks = 0);
 
 // A network's stages (Network::stages()) as forward_for() computes the whole: in the objective's
 // precision and with its kernels; what the last one makes is in float32. With
