@@ -56,13 +56,20 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
                    "a step of a pipeline has no parts that --profile could tell apart; leave out "
                    "one of the two");
   }
+  if (request.profile && config.training.virtual_ranks > 0) {
+    refuse_setting(config, "training.virtual_ranks",
+                   fmt::format("{}, but --profile times a step without communication, and a rank "
+                               "alone has some virtual ranks' part of it only; leave out one of "
+                               "the two (training.virtual_ranks=0)",
+                               config.training.virtual_ranks));
+  }
   if (request.profile && config.training.accumulation > 1) {
     refuse_setting(config, "training.accumulation",
                    "a step of several passes has no parts that --profile could tell apart; leave "
                    "out one of the two");
   }
-  const auto batch =
-      checked_multiply<std::int64_t>(batch_size_of(config.training, replicas), replicas);
+  const auto batch = checked_multiply<std::int64_t>(
+      batch_size_of(config.training, replicas, replica_name(config, ranks)), replicas);
   require_device(config);
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
   PreparedBench prepared{config, datasets_of(request, config, batch, is_root), nullptr,
@@ -113,6 +120,7 @@ Training make_training(const RunConfig& config, const RunComponents& components,
 BenchSetup setup_of(const BenchRequest& request, const RunConfig& config, int ranks) {
   const auto& plan = request.plan;
   const auto replicas = replicas_of(config, ranks);
+  const int virtual_ranks = config.training.virtual_ranks;
   const auto file = request.config.file.string();
   const auto name = request.config.name ? fmt::format("{} {}", file, *request.config.name) : file;
   return {name,
@@ -125,7 +133,8 @@ BenchSetup setup_of(const BenchRequest& request, const RunConfig& config, int ra
           plan.steps,
           plan.warmup,
           plan.trials,
-          ranks / replicas};
+          virtual_ranks > 0 ? 1 : ranks / replicas,
+          virtual_ranks};
 }
 
 // Mean over ranks; 0 where training was not measured together with loading.
@@ -225,13 +234,14 @@ BenchPlan forgetting_warmup(const BenchPlan& plan, std::function<void()> forget)
   return counted;
 }
 
-// All ranks' trials, by rank. A replica's ranks draw the same samples, so each counts its share.
-// Collective.
+// All ranks' trials, by rank. A replica's ranks draw the same samples, so each counts its share;
+// virtual ranks draw their own. Collective.
 std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator, const WorkPart& share,
                                             const std::vector<BenchTrial>& mine) {
   std::vector<std::vector<BenchTrial>> all(static_cast<std::size_t>(communicator.size()));
+  const double part = share.mesh ? static_cast<double>(share.replicas) / communicator.size() : 1.0;
   for (auto trial : mine) {
-    trial.samples *= static_cast<double>(share.replicas) / communicator.size();
+    trial.samples *= part;
     const auto of_ranks = gather_values(communicator, trial);
     for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank].push_back(of_ranks[rank]);
   }

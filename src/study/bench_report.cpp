@@ -48,6 +48,13 @@ std::string by_rank(const std::vector<Value>& values, Text text) {
   return join(texts, "  ");
 }
 
+// "rank", "replica of 2 ranks", "virtual rank, 4 of them".
+std::string batch_owner(const BenchSetup& setup) {
+  if (setup.virtual_ranks > 0) return fmt::format("virtual rank, {} of them", setup.virtual_ranks);
+  if (setup.ranks_per_replica == 1) return "rank";
+  return fmt::format("replica of {} ranks", setup.ranks_per_replica);
+}
+
 std::string line_of(const BenchMeasurement& measurement, std::int64_t steps) {
   const auto rate = rate_of(measurement);
   return fmt::format("{:<9}  {:>9}  {:>17}  {:>11}  {}\n", name_of(measurement.mode),
@@ -350,11 +357,9 @@ std::string to_text(const BenchReport& report) {
       "{} of {} steps after {} of warm-up\n\n"
       "{:<9}  {:>9}  {:>17}  {:>11}  {}\n",
       setup.configuration, setup.model, setup.data, counted(setup.ranks, "rank"),
-      counted(setup.threads, "thread"), setup.batch_size,
-      setup.ranks_per_replica == 1 ? "rank"
-                                   : fmt::format("replica of {} ranks", setup.ranks_per_replica),
-      setup.precision, counted(setup.trials, "trial"), setup.steps, setup.warmup, "", "samples/s",
-      "middle half", "ms per step", "samples/s by rank");
+      counted(setup.threads, "thread"), setup.batch_size, batch_owner(setup), setup.precision,
+      counted(setup.trials, "trial"), setup.steps, setup.warmup, "", "samples/s", "middle half",
+      "ms per step", "samples/s by rank");
   for (const auto& measurement : report.measurements) text += line_of(measurement, setup.steps);
   text += fmt::format("\n{}", noise_line(report));
   if (const auto* const full = find(report, BenchMode::full)) {
@@ -391,6 +396,7 @@ Json to_json(const BenchReport& report) {
             {"precision", setup.precision},
             {"n_ranks", setup.ranks},
             {"ranks_per_replica", setup.ranks_per_replica},
+            {"virtual_ranks", setup.virtual_ranks},
             {"threads", setup.threads},
             {"batch_size", setup.batch_size},
             {"steps", setup.steps},

@@ -47,6 +47,25 @@ TEST_F(BenchProgram, MeasuresTwoRanksAndWritesNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
 
+// Each sample of a step counts once, whichever ranks compute its parts.
+TEST_F(BenchProgram, MeasuresVirtualRanks) {
+  const std::vector<std::string> parts{"training.virtual_ranks=4", "--mode", "synthetic"};
+  for (const auto* const ranks : {"1", "3"}) {
+    const auto json = bench_json(joined(parts, {"-n", ranks, "--oversubscribe"}));
+    EXPECT_EQ(json["virtual_ranks"], 4);
+    EXPECT_EQ(json["ranks_per_replica"], 1);
+    EXPECT_EQ(json["batch_size"], 4);
+    const double rate = json["synthetic"]["samples_per_second"]["trials"][0];
+    const double milliseconds = json["synthetic"]["milliseconds_per_step"]["trials"][0];
+    EXPECT_NEAR(rate, 16 / (milliseconds / 1e3), 1e-6 * rate) << ranks;
+  }
+  EXPECT_TRUE(succeeds(run_kolo(words(parts)), {"batch 4 per virtual rank, 4 of them"}));
+  EXPECT_TRUE(is_refused(run_kolo(words(joined(parts, {"--profile"}))),
+                         {"training.virtual_ranks", "--profile"}));
+  EXPECT_TRUE(is_refused(run_kolo(words({"training.virtual_ranks=3"})),
+                         {"16 samples can't be shared evenly by 3 virtual ranks"}));
+}
+
 TEST_F(BenchProgram, ShowsATableOfTheModesAskedFor) {
   const auto all = run_kolo({"bench", config_, "--steps", "3", "--warmup", "1", "--trials", "1"},
                             {{"KOLO_TERMINAL", "80 ascii"}});

@@ -55,10 +55,11 @@ struct BenchMeasurement {
 struct BenchSetup {
   std::string configuration, model, data, precision;
   int ranks = 1;
-  std::int64_t batch_size = 0;  // a replica
+  std::int64_t batch_size = 0;  // a replica, or a virtual rank
   int threads = 1;              // a rank
   std::int64_t steps = 0, warmup = 0, trials = 0;
   int ranks_per_replica = 1;  // ranks that share its samples or its network
+  int virtual_ranks = 0;      // of all ranks together; 0: none
 };
 
 // Waits of a pipeline's ranks for each other, as shares of the time that the passes of a batch
