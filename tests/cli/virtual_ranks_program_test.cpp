@@ -66,9 +66,12 @@ TEST_F(VirtualRanks, AnEvaluationMeasuresEachSampleOnce) {
   EXPECT_EQ(evaluate({"training.virtual_ranks=0"})["samples"], 100);
 }
 
-TEST_F(VirtualRanks, FewerThanRanksAreRefusedBeforeAnythingStarts) {
+TEST_F(VirtualRanks, TooFewOrTooManyAreRefusedBeforeAnythingStarts) {
   EXPECT_TRUE(is_refused(train(settings({"-n", "5", "--oversubscribe"})),
                          {"training.virtual_ranks", "4 parts of a step are too few for 5 ranks"}));
+  EXPECT_TRUE(is_refused(train({"training.virtual_ranks=17", "data.n_train=16"}),
+                         {"16 training samples are too few for 17 virtual ranks; use fewer virtual "
+                          "ranks or more samples"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
