@@ -58,6 +58,10 @@ std::string memory_of(const StudyPoint& point, double bytes) {
   return format_bytes(static_cast<std::uint64_t>(bytes));
 }
 
+std::string batch_owner_of(const StudyPoint& point) {
+  return point.batch_of.empty() ? "rank" : point.batch_of;
+}
+
 std::vector<PointColumn> columns_of(const StudyPoint& first) {
   const auto result = [](const char* format, double StudyResults::*member, double factor) {
     return [=](const StudyPoint& point) {
@@ -70,7 +74,7 @@ std::vector<PointColumn> columns_of(const StudyPoint& first) {
       {"ranks", true, [](Point point) { return fmt::format("{}", point.ranks); }},
       {"nodes", true, [](Point point) { return fmt::format("{}", point.nodes); }, "1"},
       {"cut", false, cut_of},
-      {first.spatial.empty() ? "batch/rank" : "batch", true,
+      {first.spatial.empty() ? "batch/" + batch_owner_of(first) : "batch", true,
        [](Point point) { return format_count(point.batch_size); }},
       {"lr scaling", false, [](Point point) { return point.lr_scaling; }, first.lr_scaling},
       {"warm-up", true, warmup, warmup(first)},
@@ -104,11 +108,12 @@ bool shares_cores(const Study& study) {
 }
 
 std::string note_of(const Study& study) {
+  const auto owner = study.points.empty() ? "rank" : batch_owner_of(study.points.front());
   std::string note = fmt::format(
       "{} scaling: the batch of {} is fixed. Accuracy and loss are of validation, after the last "
       "epoch; exposed and data: time that a step waits for other ranks and for batches.",
       study.scaling == "weak" ? "Weak" : "Strong",
-      study.scaling == "weak" ? "a rank" : "all ranks together");
+      study.scaling == "weak" ? "a " + owner : "all ranks together");
   if (study.parallel == "spatial")
     note +=
         " All ranks share each sample, cut as shown. Memory: the most that rank 0's process has "

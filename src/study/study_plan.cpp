@@ -26,15 +26,39 @@ void check(const ScaleRequest& request) {
       throw InputError(fmt::format("--warmup: {} epochs; the least is 0", epochs));
 }
 
-// Samples of a rank in a step: fixed per rank (weak scaling) or as a share of all (strong).
-std::int64_t batch_size_of(const ScaleRequest& request, const TrainingConfig& training,
-                           int fewest_ranks, int ranks) {
-  if (request.shared) return kolo::batch_size_of(training, 1);
-  const auto of_fewest = kolo::batch_size_of(training, fewest_ranks);
+// Virtual ranks make the batch of all ranks the same on any number of them.
+void require_fitting_scaling(const ScaleRequest& request, const RunConfig& base) {
+  if (base.training.virtual_ranks == 0 || request.strong || request.shared) return;
+  refuse_setting(base, "training.virtual_ranks",
+                 fmt::format("{}, so the batch of all ranks is the same on any number of them, "
+                             "which is strong scaling; add --strong, or do without them "
+                             "(training.virtual_ranks=0)",
+                             base.training.virtual_ranks));
+}
+
+// Samples of a replica in a step of the run with the fewest ranks.
+std::int64_t batch_size_of_fewest(const RunConfig& base, int fewest) {
+  return batch_size_of(base.training, replicas_of(base, fewest), replica_name(base, fewest));
+}
+
+// Samples of a replica in a step: fixed (weak scaling), or its part of those of all (strong).
+std::int64_t batch_size_on(const ScaleRequest& request, const RunConfig& base, int fewest,
+                           int ranks) {
+  if (request.shared) return batch_size_of(base.training, 1);
+  const auto of_fewest = batch_size_of_fewest(base, fewest);
   if (!request.strong) return of_fewest;
-  TrainingConfig whole = training;
-  whole.global_batch_size = training.global_batch_size.value_or(of_fewest * fewest_ranks);
-  return kolo::batch_size_of(whole, ranks);
+  const int replicas = replicas_of(base, ranks);
+  const auto name = replica_name(base, ranks);
+  if (base.training.global_batch_size) return batch_size_of(base.training, replicas, name);
+  const auto whole = checked_multiply<std::int64_t>(of_fewest, replicas_of(base, fewest));
+  if (whole % replicas == 0) return whole / replicas;
+  const auto below = whole / replicas * replicas;
+  refuse_setting(
+      base, "training.batch_size",
+      fmt::format("{} on {}, so {} in all, which --strong keeps and {} {}s can't share evenly; "
+                  "{}{} in all can be shared (training.global_batch_size), or take other --ranks",
+                  of_fewest, counted(fewest, "rank"), whole, replicas, name,
+                  below > 0 ? fmt::format("{} or ", below) : "", below + replicas));
 }
 
 // Tells whether the rate stays as it is, however it is scaled: the batch is the base batch.
@@ -42,7 +66,7 @@ bool is_unscaled(const RunConfig& base, const StudyPoint& point) {
   TrainingConfig training = base.training;
   training.batch_size = point.batch_size;
   training.global_batch_size.reset();
-  const int replicas = point.spatial.empty() ? point.ranks : 1;
+  const int replicas = point.spatial.empty() ? replicas_of(base, point.ranks) : 1;
   return batch_ratio_of(training, replicas) == 1;
 }
 
@@ -92,6 +116,7 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
   const std::set<int> ranks(request.ranks.begin(), request.ranks.end());
   const int fewest = *ranks.begin();
   RunConfig base = configured;
+  require_fitting_scaling(request, base);
   const auto file = request.config.file.stem().string();
   const auto chosen = request.config.name ? " " + *request.config.name : std::string();
   Study study;
@@ -103,7 +128,7 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
   study.cores = request.cores;
   if (base.device.intra_threads == 0) study.threads = request.threads;
   if (request.strong && !request.shared && !base.training.base_batch_size) {
-    base.training.base_batch_size = kolo::batch_size_of(base.training, fewest);
+    base.training.base_batch_size = batch_size_of_fewest(base, fewest);
     study.settings.push_back(
         fmt::format("training.base_batch_size={}", *base.training.base_batch_size));
   }
@@ -118,8 +143,11 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
         StudyPoint point;
         point.ranks = count;
         if (request.ranks_per_node > 0) point.nodes = divide_up(count, request.ranks_per_node);
-        point.batch_size = batch_size_of(request, base.training, fewest, count);
-        if (request.shared) share_samples(*request.shared, point);
+        point.batch_size = batch_size_on(request, base, fewest, count);
+        if (request.shared)
+          share_samples(*request.shared, point);
+        else if (const auto name = replica_name(base, count); name != "rank")
+          point.batch_of = name;
         point.lr_scaling = name_of(scaling);
         point.warmup_epochs = warmup;
         point.folder = folder_of(study, base, point);
@@ -146,9 +174,11 @@ std::vector<std::string> settings_of(const ScaleRequest& request, const Study& s
 }
 
 std::string describe(const StudyPoint& point) {
-  const auto batch = point.spatial.empty() ? fmt::format("batch {} per rank", point.batch_size)
-                                           : fmt::format("samples cut as {}, batch {}",
-                                                         cut_of(point), point.batch_size);
+  const auto batch =
+      point.spatial.empty()
+          ? fmt::format("batch {} per {}", point.batch_size,
+                        point.batch_of.empty() ? "rank" : point.batch_of)
+          : fmt::format("samples cut as {}, batch {}", cut_of(point), point.batch_size);
   return fmt::format("{}, {}, learning rate scaling {}, {} warm-up epoch{}",
                      counted(point.ranks, "rank"), batch, point.lr_scaling, point.warmup_epochs,
                      point.warmup_epochs == 1 ? "" : "s");

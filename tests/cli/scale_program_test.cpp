@@ -96,6 +96,21 @@ TEST_F(ScaleProgram, StrongScalingKeepsTheStepsOfAnEpoch) {
   EXPECT_EQ(two.lr, 0.01);  // not doubled: the batch of all ranks is that of one
 }
 
+// The same steps on any number of ranks: to the bit.
+TEST_F(ScaleProgram, StrongScalingOfVirtualRanksKeepsTheBatchOfAll) {
+  const std::vector<std::string> parts{"--ranks", "1,3", "training.virtual_ranks=4",
+                                       "training.batch_size=4", "training.n_epochs=1"};
+  EXPECT_TRUE(is_refused(scale(parts), {"training.virtual_ranks", "add --strong"}));
+  EXPECT_FALSE(fs::exists(study_folder_));
+  ASSERT_TRUE(succeeds(scale(joined(parts, {"--strong"})), {"batch/virtual rank"}));
+  std::vector<History> runs;
+  for (const auto& point : Study::read(folder_ / "digits-strong/study.json").points)
+    runs.push_back(History::read(folder_ / "digits-strong" / point.folder / "history.json"));
+  ASSERT_EQ(runs.size(), 2U);
+  for (const auto& run : runs) EXPECT_EQ(run.epochs().back().step, 64 / 16);
+  EXPECT_EQ(runs[0].epochs().back().loss, runs[1].epochs().back().loss);
+}
+
 TEST_F(ScaleProgram, RanksMayShareSamples) {
   const std::string fields = folder_.write(
       "fields.yaml",

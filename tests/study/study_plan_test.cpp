@@ -52,7 +52,9 @@ TEST(StudyPlan, StrongScalingSharesTheBatchOfAllRanks) {
   EXPECT_THAT(batches(plan_study(strong, digits())), ElementsAre(32, 16, 4));
   strong.ranks = {1, 5};
   EXPECT_THAT([&] { (void)plan_study(strong, digits()); },
-              ThrowsMessage<InputError>(HasSubstr("5 ranks")));
+              ThrowsMessage<InputError>(
+                  HasSubstr("training.batch_size: 32 on 1 rank, so 32 in all, which --strong keeps "
+                            "and 5 ranks can't share evenly; 30 or 35 in all can")));
 }
 
 // The same steps need the same rate, however many ranks share them.
@@ -76,6 +78,44 @@ TEST(StudyPlan, AGlobalBatchIsOfTheFewestRanks) {
   auto strong = request({2, 4});
   strong.strong = true;
   EXPECT_THAT(batches(plan_study(strong, config)), ElementsAre(32, 16));
+}
+
+// Of all virtual ranks, however many ranks compute them.
+TEST(StudyPlan, VirtualRanksFixTheBatchOfAllRanks) {
+  auto config = digits();
+  config.training.virtual_ranks = 4;
+  auto strong = request({1, 2, 3});
+  strong.strong = true;
+  const auto study = plan_study(strong, config);
+  EXPECT_THAT(batches(study), ElementsAre(32, 32, 32));
+  EXPECT_TRUE(says(describe(study.points[1]), {"2 ranks, batch 32 per virtual rank"}));
+  EXPECT_EQ(Study::from_json(study.to_json()).points[1].batch_of, "virtual rank");
+  strong.ranks = {1, 5};
+  EXPECT_THAT([&] { (void)plan_study(strong, config); },
+              ThrowsMessage<InputError>(HasSubstr("too few for 5 ranks")));
+  EXPECT_THAT(
+      [&] {
+        (void)plan_study(request({1, 2}), config);
+      },
+      ThrowsMessage<InputError>(
+          AllOf(HasSubstr("training.virtual_ranks: 4"), HasSubstr("add --strong"))));
+}
+
+// Two ranks have a part of the network each.
+TEST(StudyPlan, ReplicasOfSeveralRanksShareTheBatch) {
+  auto config = digits();
+  config.parallel.pipeline = 2;
+  auto strong = request({2, 4});
+  strong.strong = true;
+  EXPECT_THAT(batches(plan_study(strong, config)), ElementsAre(32, 16));
+  config.training.batch_size.reset();
+  config.training.global_batch_size = 16;
+  const auto study = plan_study(strong, config);
+  EXPECT_THAT(batches(study), ElementsAre(16, 8));
+  EXPECT_TRUE(says(describe(study.points[0]), {"2 ranks, batch 16 per replica"}));
+  strong.ranks = {1, 2};
+  EXPECT_THAT([&] { (void)plan_study(strong, config); },
+              ThrowsMessage<InputError>(HasSubstr("1 rank, but pipeline 2")));
 }
 
 TEST(StudyPlan, AxesMultiplyAndWhatTrainsAlikeIsTrainedOnce) {

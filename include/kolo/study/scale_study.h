@@ -32,7 +32,7 @@ struct SchedulerOptions {
 struct ScaleRequest {
   ConfigSource config;
   std::vector<int> ranks;
-  bool strong = false;   // the batch of all ranks is fixed; otherwise that of a rank
+  bool strong = false;   // the batch of all ranks is fixed; otherwise that of a rank or replica
   bool spatial = false;  // ranks share each sample of a batch, which is fixed then
   std::vector<Scaling> lr_scalings;
   std::vector<double> warmup_epochs;
@@ -58,8 +58,9 @@ struct ScaleRequest {
 // follows the batch of all ranks, and with shared samples all ranks are one replica: all points
 // train alike. Shared samples are cut as spatial_plans() has it best.
 //
-// InputError: ranks below 1 or none, a negative warm-up, and a batch or samples
-// that these ranks can't share; the message says how many can.
+// InputError: ranks below 1 or none, a negative warm-up, virtual ranks, whose batch is always that
+// of all, without `strong`, and a batch or samples that these ranks can't share; the message says
+// how many can.
 [[nodiscard]] Study plan_study(const ScaleRequest& request, const RunConfig& configured);
 
 // key.sub=value: what the run of a point has besides the configuration's file and name.

@@ -40,6 +40,7 @@ constexpr auto point_fields = [](auto& field, auto& point) {
   field("ranks", point.ranks);
   field("nodes", point.nodes);
   field("batch_size", point.batch_size);
+  field.if_any("batch_of", point.batch_of);
   field("lr_scaling", point.lr_scaling);
   field("warmup_epochs", point.warmup_epochs);
   field("state", point.state);

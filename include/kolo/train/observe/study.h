@@ -49,6 +49,7 @@ struct StudyPoint {
   int ranks = 1;
   int nodes = 1;
   std::int64_t batch_size = 0;  // a rank, or where ranks share samples all of them
+  std::string batch_of = {};    // instead of a rank: "replica" (of several ranks), "virtual rank"
   // Ranks that share a sample along each of its axes, slowest first; empty: none do.
   std::vector<int> spatial = {};
   std::string lr_scaling;  // none | linear | sqrt
