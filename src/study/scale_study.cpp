@@ -1,7 +1,11 @@
 #include "kolo/study/scale_study.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -153,21 +157,44 @@ void settle_threads(ScaleRequest& request, const StudyFolder& folder) {
   request.threads = earlier > 0 ? earlier : std::max(1, share);
 }
 
-// Checks before the first run what can be wrong with any.
-void check_runs(const ScaleRequest& request, const RunConfig& base, const Study& study) {
-  const auto machine = examine_machine(detect_launch_environment(), base.communication.launcher);
-  for (const StudyPoint& point : study.points) {
+// Configuration of a run, with all that the study sets for it.
+RunConfig config_of(const ScaleRequest& request, const Study& study, const StudyPoint& point) {
+  auto source = request.config;
+  source.overrides = settings_of(request, study, point);
+  return load_run_config(source, request.components.models);
+}
+
+// Checks before the first run what can be wrong with any: InputError, which names the run. Of jobs
+// for a scheduler, which may find another machine and other files, the settings alone.
+void check_runs(const ScaleRequest& request, const RunConfig& base, const StudyFolder& folder,
+                const Study& study) {
+  std::optional<MachineFacts> machine;
+  if (!submits(request))
+    machine = examine_machine(detect_launch_environment(), base.communication.launcher);
+  // Rates and warm-ups don't matter to the preparation of a run.
+  std::set<std::tuple<int, std::int64_t, std::vector<int>>> prepared;
+  const auto check = [&](const StudyPoint& point) {
+    auto config = config_of(request, study, point);
+    if (!machine) return;
     (void)rank_command({.ranks = point.ranks,
                         .oversubscribe = request.oversubscribe,
-                        .threads = base.device.intra_threads},
-                       machine);
+                        .threads = config.device.intra_threads},
+                       *machine);
+    const auto run = folder.run(point);
+    run.require_writable();
+    if (!prepared.emplace(point.ranks, point.batch_size, point.spatial).second) return;
+    config.output_dir = run.path.string();
+    (void)prepare_run(config, request.components, {}, point.ranks);
+  };
+  std::set<std::string> folders;  // points that train alike are one run
+  for (const auto& point : study.points) {
+    if (!folders.insert(point.folder).second) continue;
+    try {
+      check(point);
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("scale: the run ({}): {}", describe(point), error.what()));
+    }
   }
-  RunConfig config = base;
-  config.training.batch_size = study.points.back().batch_size;
-  config.training.global_batch_size.reset();
-  const auto& spatial = study.points.back().spatial;
-  if (!spatial.empty()) config.parallel.spatial.assign(spatial.begin(), spatial.end());
-  (void)prepare_run(config, request.components, {}, study.points.back().ranks);
 }
 
 // Refuses other ways to share work: all ranks are one replica, whose cut the study chooses.
@@ -180,6 +207,8 @@ void require_nothing_else_shared(const RunConfig& base) {
   };
   if (base.parallel.pipeline != 1) refuse_value("parallel.pipeline", base.parallel.pipeline);
   if (base.parallel.data > 1) refuse_value("parallel.data", base.parallel.data);
+  if (base.training.virtual_ranks > 0)
+    refuse_value("training.virtual_ranks", base.training.virtual_ranks);
 }
 
 SharedSamples shared_samples(const RunConfig& base, const RunComponents& components) {
@@ -220,10 +249,8 @@ PreparedStudy prepare(ScaleRequest& request) {
   prepared.folder.path = output_of(request, base);
   if (!submits(request)) settle_threads(request, prepared.folder);
   prepared.study = plan_study(request, base);
-  if (submits(request))
-    request.scheduler = checked(request.scheduler);
-  else
-    check_runs(request, base, prepared.study);
+  if (submits(request)) request.scheduler = checked(request.scheduler);
+  check_runs(request, base, prepared.folder, prepared.study);
   prepared.study = prepared.folder.merged(prepared.study, prepared.configuration);
   return prepared;
 }

@@ -109,6 +109,15 @@ void share_samples(const SharedSamples& samples, StudyPoint& point) {
                      static_cast<double>(point.batch_size);
 }
 
+// Takes back sizes of batches that the command line gives by other keys than the study.
+void undo_other_batch_sizes(std::vector<std::string>& settings) {
+  for (const std::string key : {"local_batch_size", "global_batch_size"}) {
+    const auto gives = [&](const auto& setting) { return setting.find(key) != setting.npos; };
+    if (std::ranges::any_of(settings, gives))
+      settings.push_back(fmt::format("training.{}=null", key));
+  }
+}
+
 }  // namespace
 
 Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
@@ -162,6 +171,7 @@ std::vector<std::string> settings_of(const ScaleRequest& request, const Study& s
                                      const StudyPoint& point) {
   auto settings = study.settings;
   if (study.threads > 0) settings.push_back(fmt::format("device.intra_threads={}", study.threads));
+  undo_other_batch_sizes(settings);
   settings.push_back(fmt::format("training.batch_size={}", point.batch_size));
   if (!point.spatial.empty()) settings.push_back(fmt::format("parallel.spatial={}", cut_of(point)));
   if (!request.lr_scalings.empty())

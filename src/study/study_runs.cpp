@@ -87,8 +87,12 @@ bool run_points(const ScaleRequest& request, const StudyFolder& folder, Study& s
       return false;
     }
     if (end.status != 0) {
-      const auto problem = fmt::format("kolo train ended with status {}; what it said is in {}",
-                                       end.status, folder.run(point).log().string());
+      auto problem = fmt::format("kolo train ended with status {}", end.status);
+      // A run that was refused has no log; what it said stands above.
+      const auto log = folder.run(point).log();
+      std::error_code none;
+      if (std::filesystem::exists(log, none))
+        problem += fmt::format("; what it said is in {}", log.string());
       settle(study, point.folder, StudyPointState::failed, problem);
       request.say("==> " + problem);
     }

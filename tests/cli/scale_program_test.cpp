@@ -149,6 +149,8 @@ TEST_F(ScaleProgram, RefusesSamplesThatCantBeShared) {
   EXPECT_TRUE(says(refused({"--parallel", "model"}), {"data", "spatial"}));
   EXPECT_TRUE(
       says(refused({"--parallel", "spatial", "parallel.pipeline=2"}), {"parallel.pipeline"}));
+  EXPECT_TRUE(says(refused({"--parallel", "spatial", "training.virtual_ranks=2"}),
+                   {"training.virtual_ranks: 2"}));
 }
 
 TEST_F(ScaleProgram, WritesOverNothingThatIsNoStudys) {
@@ -198,9 +200,37 @@ TEST_F(ScaleProgram, WrongInputIsRefusedBeforeAnythingIsWritten) {
   const auto refused = [&](std::vector<std::string> arguments, const std::string& message) {
     EXPECT_TRUE(is_refused(scale(std::move(arguments)), {message}));
     EXPECT_FALSE(fs::exists(study_folder_));
+    EXPECT_FALSE(fs::exists(folder_ / "digits-strong"));
   };
   refused({"--ranks", "1,100"}, "100 ranks");  // more than there are samples for
   refused({"--ranks", "1", "--submit", "lottery"}, "slurm, pbs");
+  // What is wrong with one of the runs, or with what the study sets for it.
+  refused({"--ranks", "1,2", "parallel.pipeline=2"}, "1 rank, but pipeline 2");
+  refused({"--ranks", "1,2", "parallel.data=2"}, "1 rank, but data 2");
+  refused({"--ranks", "1,2", "--warmup", "0,1", "training.lr_decay=one_cycle"},
+          "1 warm-up epoch): command line: training.lr_decay: one_cycle");
+  refused({"--ranks", "1,2", "--strong", "training.accumulation=8"},
+          "(2 ranks, batch 4 per rank, ");
+  refused({"--ranks", "3,1", "--strong"}, "3 ranks can't share evenly");
+}
+
+TEST_F(ScaleProgram, ARunThatCantBeWrittenIsRefusedBeforeTheFirst) {
+  fs::create_directories(study_folder_ / "runs");
+  std::ofstream(study_folder_ / "runs/weak-1") << "a file";
+  EXPECT_TRUE(is_refused(scale({"--ranks", "1"}), {"runs/weak-1 is not a folder"}));
+  EXPECT_FALSE(fs::exists(study_folder_ / "study.json"));
+}
+
+// The study says of each run how large its batch is, whichever key the command line gives.
+TEST_F(ScaleProgram, EveryKeyOfABatchSizeWorks) {
+  EXPECT_TRUE(succeeds(scale({"--ranks", "2", "--dry-run", "training.local_batch_size=4"}),
+                       {"training.batch_size=4"}));
+  ASSERT_TRUE(succeeds(scale(
+      {"--ranks", "1,2", "--strong", "training.global_batch_size=16", "training.n_epochs=1"})));
+  for (const auto* const run : {"strong-1", "strong-2"}) {
+    const auto history = History::read(folder_ / "digits-strong/runs" / run / "history.json");
+    EXPECT_EQ(history.epochs().back().step, 64 / 16);
+  }
 }
 
 TEST_F(ScaleProgram, DryRunShowsTheCommands) {

@@ -153,6 +153,11 @@ TEST(StudyPlan, SettingsOfARun) {
   EXPECT_THAT(
       settings_of(wanted, study, study.points[1]),
       ElementsAre("training.n_epochs=2", "device.intra_threads=2", "training.batch_size=32"));
+  wanted.config.overrides = {"training.global_batch_size=64"};  // the study's batch size stands
+  const auto whole = plan_study(wanted, digits());
+  EXPECT_THAT(settings_of(wanted, whole, whole.points[1]),
+              ElementsAre("training.global_batch_size=64", "device.intra_threads=2",
+                          "training.global_batch_size=null", "training.batch_size=32"));
   wanted.lr_scalings = {Scaling::sqrt};
   wanted.warmup_epochs = {0.5};
   const auto varied = plan_study(wanted, digits());
