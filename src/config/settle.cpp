@@ -147,6 +147,11 @@ int replicas_of(const RunConfig& config, int ranks) {
   return mesh_of(config, ranks).length(MeshAxis::data);
 }
 
+int most_replicas_of_rank(const RunConfig& config, int ranks) {
+  const int parts = config.training.virtual_ranks;
+  return parts > 0 ? (parts + ranks - 1) / ranks : 1;
+}
+
 std::string_view replica_name(const RunConfig& config, int ranks) {
   if (config.training.virtual_ranks > 0) return "virtual rank";
   return replicas_of(config, ranks) == ranks ? "rank" : "replica";

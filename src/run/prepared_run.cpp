@@ -240,8 +240,10 @@ PreparedRun prepare_run(const RunConfig& config, const RunComponents& components
   require_values_to_normalize(config, *run.datasets.training, *run.network, ranks);
   require_sharing(config, run.datasets, *run.network, ranks);
   require_pipeline(config, *run.network, ranks);
-  run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, replicas)->batches();
-  (void)make_validation_loader(config, run.datasets.validation, 0, replicas);
+  const auto here = most_replicas_of_rank(config, ranks);
+  run.steps_of_epoch =
+      make_training_loader(config, run.datasets.training, 0, replicas, here)->batches();
+  (void)make_validation_loader(config, run.datasets.validation, 0, replicas, here);
   if (!options.resume) warn_of_slow_statistics(config, run);
   if (!is_root) return run;
   run.folder.require_writable();

@@ -79,7 +79,8 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
   require_batch_norms_to_synchronize(config.model, *prepared.network);
   require_sharing(config, prepared.datasets, *prepared.network, ranks);
   require_pipeline(config, *prepared.network, ranks);
-  (void)make_training_loader(config, prepared.datasets.training, 0, replicas);
+  (void)make_training_loader(config, prepared.datasets.training, 0, replicas,
+                             most_replicas_of_rank(config, ranks));
   return prepared;
 }
 

@@ -72,6 +72,10 @@ TEST_F(VirtualRanks, TooFewOrTooManyAreRefusedBeforeAnythingStarts) {
   EXPECT_TRUE(is_refused(train({"training.virtual_ranks=17", "data.n_train=16"}),
                          {"16 training samples are too few for 17 virtual ranks; use fewer virtual "
                           "ranks or more samples"}));
+  EXPECT_TRUE(
+      is_refused(train({"data={name: dummy, input_shape: [1, 28, 28], n_train: 1000000000}",
+                        "training.virtual_ranks=10000", "training.batch_size=100000"}),
+                 {"training.batch_size", "a batch of 1 000 000 000 samples takes 2.86 TiB"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 

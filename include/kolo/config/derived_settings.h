@@ -32,6 +32,8 @@ namespace kolo {
 // are one; with virtual ranks their number. InputError as mesh_of(), and for fewer virtual ranks
 // than ranks.
 [[nodiscard]] int replicas_of(const RunConfig& config, int ranks);
+// Most replicas whose samples one rank draws: one, or the larger part of the virtual ranks.
+[[nodiscard]] int most_replicas_of_rank(const RunConfig& config, int ranks);
 // Name of a replica for messages: "rank", "replica", "virtual rank".
 [[nodiscard]] std::string_view replica_name(const RunConfig& config, int ranks);
 
