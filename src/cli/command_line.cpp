@@ -16,6 +16,8 @@
 #include "kolo/base/text.h"
 #include "kolo/cli/run_main.h"
 #include "kolo/comm/launcher.h"
+#include "kolo/run/launch_ranks.h"
+#include "run/launch/terminal.h"
 
 namespace kolo {
 
@@ -278,10 +280,32 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
   return chosen_.action;
 }
 
+namespace {
+
+// Fails where something that a command has printed could not be written. A training has its result
+// in its folder, so it only warns. Rank 0 prints for all.
+void require_printed(Words words) {
+  if (detect_launch_environment().rank != 0) return;
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout) return;
+  const std::string reason =
+      "not all output could be written to stdout: its disk is full, a limit of files' sizes "
+      "(ulimit -f) is reached, or it is closed";
+  const bool is_training = !words.empty() && words[0] == "train" &&
+                           std::ranges::find(words, "--show-config") == words.end();
+  if (!is_training) throw Error(reason + "; repeat the command with a stdout that takes it");
+  complain(fmt::format("warning: {}; the training is complete, out.log in its folder has the lines",
+                       reason));
+}
+
+}  // namespace
+
 int run_program(const std::vector<std::string>& words, const Program& program) {
   return run_main([&] {
     CommandLine command_line(program);
-    return command_line.parse(words)();
+    const int status = command_line.parse(words)();
+    if (status == 0) require_printed(words);
+    return status;
   });
 }
 
@@ -293,9 +317,10 @@ int run_main(int argc, char** argv, const RunComponents& components) {
 }
 
 void end_process(int status) {
+  // As exit() does, whatever comes of it: run_program() has looked at what was printed.
   std::cout.flush();
   std::clog.flush();
-  (void)std::fflush(nullptr);  // as exit() does, whatever comes of it
+  (void)std::fflush(nullptr);
   // Profilers, which NVIDIA's libraries load by these variables, write at exit what they have seen.
   for (const auto* const injected : {"NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH"})
     if (environment_variable(injected)) std::exit(status);

@@ -29,7 +29,8 @@ class FileDescriptor {
 
 // Opens the closed ones of descriptors 0 to 2 on /dev/null. A program that is started with closed
 // streams (by a daemon, cron, `<&- >&- 2>&-`) would give their numbers to the next files that it
-// opens, and print into those. Call it before opening any.
+// opens, and print into those. What is printed to a stdout that was closed still fails, so that
+// programs can tell. Call it before opening any.
 void open_standard_streams();
 
 // Writes everything (short writes and EINTR handled); throws Error that names the path.
