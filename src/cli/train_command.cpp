@@ -68,6 +68,12 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
     std::cout << run.finished << std::endl;
     return 0;
   }
+  if (run.starts_anew() && would_be_moved(source_of(arguments).file, run.folder)) {
+    throw InputError(fmt::format(
+        "{} is in the output folder {}, which would be moved aside before the ranks read it; copy "
+        "the file, or choose another folder with --output DIR",
+        source_of(arguments).file.string(), run.folder.path.string()));
+  }
   request.environment.emplace_back(job_number_variable, job_number());
   if (options.stop_before)
     request.environment.emplace_back(stop_time_variable,

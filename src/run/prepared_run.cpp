@@ -169,7 +169,36 @@ void add_dataset(std::vector<RankFact>& facts, const std::string& name, const Da
       {fmt::format("the number of classes of {} data", name), std::to_string(layout.classes)});
 }
 
+// Refuses what the new run reads in an earlier run's folder.
+void require_inputs_elsewhere(const PreparedRun& run) {
+  const auto reason = [&](const std::string& path) {
+    return fmt::format(
+        "{} is in the output folder {}, which holds an earlier run and would be "
+        "moved aside; choose another folder with --output DIR, or move that run "
+        "yourself",
+        path, run.folder.path.string());
+  };
+  const auto keys = input_paths();
+  for (const auto& [key, path] : settings_of(run.config)) {
+    if (std::ranges::find(keys, key) != keys.end() && would_be_moved(path, run.folder))
+      refuse_setting(run.config, key, reason(path));
+  }
+  if (run.resumed && would_be_moved(run.resumed->checkpoint, run.folder))
+    throw InputError(fmt::format("--resume: {}", reason(run.resumed->checkpoint)));
+}
+
 }  // namespace
+
+bool would_be_moved(const std::filesystem::path& path, const RunFolder& folder) {
+  if (path.empty() || !folder.holds_own_names()) return false;
+  std::error_code error;
+  for (const auto& way : {std::filesystem::absolute(path, error).lexically_normal(),
+                          std::filesystem::weakly_canonical(path, error)}) {
+    for (auto outer = way; outer.has_relative_path(); outer = outer.parent_path())
+      if (std::filesystem::equivalent(outer, folder.path, error)) return true;
+  }
+  return false;
+}
 
 Datasets make_datasets(const RunConfig& config, const RunComponents& components,
                        const DataReading& reading) {
@@ -273,7 +302,10 @@ PreparedRun prepare_run(const RunConfig& config, const RunComponents& components
 PreparedRun prepare_training(const RunConfig& config, const RunComponents& components,
                              const RunOptions& options, int ranks, bool is_root) {
   auto run = prepare_run(config, components, options, ranks, is_root);
-  if (is_root && run.starts_anew()) run.folder.require_replaceable();
+  if (is_root && run.starts_anew()) {
+    run.folder.require_replaceable();
+    require_inputs_elsewhere(run);
+  }
   // Removes locks of a run that was killed at its very end.
   if (is_root && !run.finished.empty()) (void)RunLock::of_launcher(run.folder, false);
   return run;

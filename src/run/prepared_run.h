@@ -61,9 +61,12 @@ struct PreparedRun {
                                       const RunOptions& options, int ranks, bool is_root = true);
 
 // The same for a run that is about to begin. InputError also where it would move or overwrite files
-// that kolo did not make.
+// that kolo did not make, or move what it reads.
 [[nodiscard]] PreparedRun prepare_training(const RunConfig& config, const RunComponents& components,
                                            const RunOptions& options, int ranks, bool is_root);
+
+// Tells whether a path leads into the folder of an earlier run, which a new run moves aside.
+[[nodiscard]] bool would_be_moved(const std::filesystem::path& path, const RunFolder& folder);
 
 // InputError: model.sync_batch_norm is on, but a batch norm of the network can't be replaced.
 void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Module& network);

@@ -54,6 +54,28 @@ TEST_F(FineTuning, ResumesWithoutTheFileThatItBeganWith) {
   for (const auto& [name, value] : weights("run")) EXPECT_TRUE(value.equal(expected.at(name)));
 }
 
+// An earlier run's folder would be moved aside before the new run has read what is in it.
+TEST_F(FineTuning, ReadsNothingInAFolderThatItWouldMoveAside) {
+  const auto run = folder / "first";
+  std::filesystem::copy(data(), run / "data", std::filesystem::copy_options::recursive);
+  std::filesystem::create_directory_symlink(run / "data", folder / "link");
+  const auto expect_refused = [&](const std::vector<std::string>& more, const std::string& key) {
+    const auto result = train(more, "first");
+    EXPECT_TRUE(is_refused(result, {key, "is in the output folder " + run.string(), "--output"}));
+    EXPECT_EQ(std::ranges::count(result.errors, '\n'), 1) << result.errors;
+    EXPECT_FALSE(std::filesystem::exists(folder / "first.1"));
+    EXPECT_TRUE(std::filesystem::exists(run / "history.json"));
+  };
+  for (const auto* const ranks : {"1", "2"}) {
+    expect_refused({from_first(), "-n", ranks}, "model.init_from: ");
+    for (const auto& path : {run / "data", folder / "link"})
+      expect_refused({"data.path=" + path.string(), "-n", ranks}, "data.path: ");
+  }
+  const auto result = run_kolo({"train", run / "config.yaml", "-o", run, "-n", "2"});
+  EXPECT_TRUE(is_refused(result, {"config.yaml is in the output folder", "copy the file"}));
+  EXPECT_EQ(std::ranges::count(result.errors, '\n'), 1) << result.errors;
+}
+
 TEST_F(FineTuning, TrainsAnotherNumberOfClassesOnFrozenLayers) {
   ASSERT_TRUE(succeeds(train({from_first(), "model.n_classes=12", "model.freeze=[conv1, conv2]",
                               "training.n_epochs=2", "-n", "2"}),
