@@ -19,6 +19,21 @@ namespace kolo {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Tells whether an existing file is an array in this folder, or below.
+bool is_array_in(const fs::path& folder, const fs::path& file) {
+  if (file.extension() != ".npy") return false;
+  std::error_code error, other;
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::follow_directory_symlink,
+                                         error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error))
+    if (fs::equivalent(entry->path(), file, other)) return true;
+  return false;
+}
+
+}  // namespace
+
 void require_output(const PredictionRequest& request, std::span<const std::string_view> endings,
                     const fs::path& read) {
   const auto& file = request.output;
@@ -40,6 +55,8 @@ void require_output(const PredictionRequest& request, std::span<const std::strin
   const auto status = fs::symlink_status(file, error);
   if (!fs::exists(status)) return;
   if (fs::is_directory(status)) refuse("it is a folder; name a file in it");
+  if (is_array_in(read, file))
+    refuse(fmt::format("it is an array in {}, which is read; choose another name", read.string()));
   if (!request.replaces) refuse("it is there already; --force replaces it");
 }
 

@@ -273,6 +273,12 @@ TEST_F(PredictSamples, RefusesWhatItCantDo) {
   EXPECT_TRUE(says(refusal(request(folder_.path())), {"has no inputs; expected inputs:"}));
   EXPECT_TRUE(says(refusal(request(folder_ / "none")), {"does not exist"}));
   EXPECT_TRUE(says(refusal(request(input, "made.txt")), {"ends in .csv, .npy, .h5"}));
+  fs::create_symlink(input, folder_ / "link.npy");
+  for (const auto* const output : {"data/inputs.npy", "data/place.npy", "link.npy"}) {
+    auto replacing = request(folder_ / "data", output);
+    replacing.replaces = true;
+    EXPECT_TRUE(says(refusal(replacing), {output, "it is an array in", "which is read"}));
+  }
   auto other = request(input);
   other.tile = 8;
   EXPECT_TRUE(says(refusal(other), {"--tile 8 is for simulation boxes", "data arrays"}));
