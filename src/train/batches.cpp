@@ -1,11 +1,17 @@
 #include "train/batches.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "kolo/layout/virtual_ranks.h"
 #include "kolo/nn/metrics.h"
+#include "kolo/parallel/checks.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/training_step.h"
 
@@ -50,11 +56,11 @@ PipelineStep::Loss training_numbers(const Objective& objective, const torch::Ten
   return {factor == 1 ? loss : loss * factor, metric_sums(objective, loss, outputs, targets)};
 }
 
-std::string advice_on_what_is_not_finite(bool skips) {
+std::string advice_on_what_is_not_finite(bool may_skip) {
   const std::string advice =
       "Go on from an earlier checkpoint, where there is one (--resume, --resume best or --resume "
       "STEP), with a lower learning rate, a warm-up or training.clip_norm";
-  return advice + (skips ? "" : ", or leave bad steps out with training.non_finite=skip");
+  return advice + (may_skip ? ", or leave bad steps out with training.non_finite=skip" : "");
 }
 
 namespace {
@@ -162,6 +168,32 @@ MetricSums evaluate(const Communicator& communicator, Network& network, const Ob
              communicator, network, loader,
              {.sums_of = sums_of, .progress = progress, .virtual_ranks = virtual_ranks})
       .value();
+}
+
+namespace {
+
+// Index of a sample of which these are the inputs or targets and which is not finite; -1: there is
+// none.
+std::int64_t not_finite_in(const Batch& batch, const torch::Tensor& values) {
+  if (!values.is_floating_point() || is_finite(values)) return -1;
+  const auto are_finite = values.reshape({values.size(0), -1}).isfinite().all(1).cpu();
+  for (std::int64_t row = 0; row < are_finite.size(0); ++row)
+    if (!are_finite[row].item<bool>()) return batch.indices[static_cast<std::size_t>(row)];
+  return -1;
+}
+
+}  // namespace
+
+std::string describe_not_finite_sample(const Communicator& communicator, Loader& loader) {
+  std::array<std::int64_t, 2> found{-1, -1};  // input, target
+  loader.start_epoch(0);
+  while (const auto batch = loader.next()) {
+    found[0] = std::max(found[0], not_finite_in(*batch, batch->input));
+    found[1] = std::max(found[1], not_finite_in(*batch, batch->target));
+  }
+  communicator.all_reduce(std::span(found), ReduceOp::max, {.name = "samples not finite"});
+  if (found[0] >= 0) return fmt::format("the input of sample {}", found[0]);
+  return found[1] >= 0 ? fmt::format("the target of sample {}", found[1]) : "";
 }
 
 }  // namespace kolo

@@ -38,8 +38,8 @@ namespace kolo {
                                                                  Objective objective,
                                                                  const TrainerOptions& options);
 
-// Advice for numbers that are not finite any more. `skips`: such steps are left out already.
-[[nodiscard]] std::string advice_on_what_is_not_finite(bool skips = false);
+// Advice for numbers that are not finite any more. `may_skip`: leaving out such steps would help.
+[[nodiscard]] std::string advice_on_what_is_not_finite(bool may_skip = true);
 
 // metric_sums() of a validation.
 [[nodiscard]] torch::Tensor validation_sums(const Objective& objective,
@@ -62,5 +62,10 @@ struct Evaluation {
 [[nodiscard]] std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
                                                          torch::nn::Module& module, Loader& loader,
                                                          const Evaluation& evaluation);
+
+// Text "the input of sample 3": of a loader's sample that is not finite, the same on all ranks;
+// empty: there is none. Reads the whole dataset. Collective.
+[[nodiscard]] std::string describe_not_finite_sample(const Communicator& communicator,
+                                                     Loader& loader);
 
 }  // namespace kolo

@@ -25,7 +25,7 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
   if (std::isfinite(sums.loss)) return;
   throw Error(fmt::format(
       "train: the loss of step {} is {}. Usual reasons: a learning rate that is too high, or "
-      "samples that aren't finite. {}",
+      "samples that aren't finite (kolo data inspect counts them). {}",
       step, shown(sums.loss), advice_on_what_is_not_finite()));
 }
 
@@ -88,6 +88,7 @@ TrainOutcome Trainer::run() {
   if (state_.step == 0 && !state_.is_validated) {
     untrained = validate();
     if (!untrained) return stop();
+    require_finite_validation(*untrained, false);
     state_.is_validated = true;
   }
   since_counted_.restart();
@@ -216,21 +217,31 @@ void Trainer::require_finite_parameters() const {
   for (std::size_t bucket = 0; finite && bucket < arena.buckets(); ++bucket)
     finite = is_finite(arena.flat_parameters(bucket));
   if (all_reduce_value(communicator_, std::int32_t{finite ? 1 : 0}, ReduceOp::min) == 1) return;
-  refuse_network("the network's parameters are not finite");
+  refuse_network("the network's parameters are not finite",
+                 options_.non_finite != NonFiniteStep::skip);
 }
 
-// Weights may still be numbers, and so large that nothing that is computed with them is.
-void Trainer::require_finite_validation(const MetricSums& validation) const {
+// The parameters are finite. Before training, outputs that are too large may become smaller.
+void Trainer::require_finite_validation(const MetricSums& validation, bool is_trained) {
   if (options_.non_finite == NonFiniteStep::ignore) return;
   if (validation.samples == 0 || std::isfinite(validation.mean_loss())) return;
-  refuse_network(fmt::format("the validation loss is {}", shown(validation.mean_loss())));
+  const auto problem = fmt::format("the validation loss is {}", shown(validation.mean_loss()));
+  const auto sample = describe_not_finite_sample(communicator_, validation_);
+  if (!sample.empty()) {
+    throw Error(fmt::format(
+        "train: {}{}, because {} of the validation data is not finite (kolo data inspect counts "
+        "such numbers). Take it out, or go on nevertheless with training.non_finite=ignore",
+        problem, is_trained ? fmt::format(" after step {}", state_.step) : " before training",
+        sample));
+  }
+  // Steps that are not finite are not the reason: each of the epoch's was, or was left out.
+  if (is_trained) refuse_network(problem + " (its samples and the weights are finite)", false);
 }
 
-void Trainer::refuse_network(const std::string& problem) const {
+void Trainer::refuse_network(const std::string& problem, bool may_skip) const {
   throw Error(
       fmt::format("train: {} after step {}, the last of epoch {}. The network is not saved. {}",
-                  problem, state_.step, state_.epoch + 1,
-                  advice_on_what_is_not_finite(options_.non_finite == NonFiniteStep::skip)));
+                  problem, state_.step, state_.epoch + 1, advice_on_what_is_not_finite(may_skip)));
 }
 
 bool Trainer::finish_epoch(double data_wait_seconds) {
@@ -247,7 +258,7 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   if (!validation) return false;
   report.validation = *validation;
   report.device_memory = memory_use(device());
-  require_finite_validation(*validation);
+  require_finite_validation(*validation, true);
   ++state_.epoch;
   state_.position = 0;
   state_.sums = {};

@@ -279,6 +279,34 @@ TEST(NonFinite, ASkippedStepLeavesNothingInRunningStatistics) {
   EXPECT_NO_THROW((void)trainer.checkpoint());
 }
 
+// A training of which one validation sample is not a number.
+TEST(NonFinite, AValidationSampleThatIsNotFiniteIsNamedBeforeTheFirstStep) {
+  using enum NonFiniteStep;
+  for (const auto policy : {stop, skip, ignore}) {
+    run_as_threads(2, [&](const Communicator& communicator) {
+      const int rank = communicator.rank();
+      Loader training(std::make_shared<StripesDataset>(16), {16, rank, 2, {false, 4}},
+                      {.batch_size = 4});
+      Loader validation(std::make_shared<SpoiltDataset>(24), {24, rank, 2, {false, 4}},
+                        {.batch_size = 4});
+      const auto network = make_network("mlp", {.input_shape = {1, 16, 16}, .classes = 4});
+      TrainerOptions options;
+      options.non_finite = policy;
+      Trainer trainer(communicator, network, {.loss = make_loss("cross_entropy")}, make_sgd({}),
+                      LearningRate({.base_rate = .01}), training, validation, options);
+      if (policy == ignore) {
+        EXPECT_EQ(trainer.run(), TrainOutcome::finished);
+        return;
+      }
+      EXPECT_TRUE(says(message_of<Error>([&] { (void)trainer.run(); }),
+                       {"the validation loss is nan before training, because the input of sample "
+                        "20 of the validation data is not finite",
+                        "kolo data inspect", "non_finite=ignore"}));
+      EXPECT_EQ(trainer.state().step, 0);
+    });
+  }
+}
+
 TEST(NonFinite, SkippedStepsAreStillKnownAfterAResume) {
   const auto setup = spoilt(0, NonFiniteStep::skip);
   SmallTraining job(Communicator::solo(), setup);
@@ -334,9 +362,10 @@ TEST(NonFinite, WeightsThatAreTooLargeToValidateAreNeitherSavedNorTheBest) {
         return;
       }
       const auto message = message_of<Error>([&] { (void)training.trainer().run(); });
-      EXPECT_TRUE(says(message, {"the validation loss is nan after step 14, the last of epoch "
-                                 "2. The network is not saved"}));
-      EXPECT_EQ(message.find("non_finite=skip") == std::string::npos, policy == skip);
+      EXPECT_TRUE(says(message, {"the validation loss is nan (its samples and the weights are "
+                                 "finite) after step 14, the last of epoch 2. The network is not "
+                                 "saved"}));
+      EXPECT_EQ(message.find("non_finite=skip"), std::string::npos) << "no step was bad";
       EXPECT_EQ(recorder.epochs.size(), 1U) << "no observer was told";
     });
   }

@@ -130,7 +130,8 @@ class Trainer {
   void restore(const std::optional<Checkpoint>& of_root);
 
   // Error, on every rank, when an epoch leaves parameters that are not finite, or (unless that is
-  // ignored) a validation loss that isn't.
+  // ignored) a validation loss that isn't; where samples of the validation are the reason, before
+  // the first step.
   TrainOutcome run();
 
   // One step on a batch of any origin, outside of run(): for measuring, or for loops of one's own.
@@ -177,8 +178,9 @@ class Trainer {
   // Rate of the step that follows `step` completed ones.
   [[nodiscard]] double rate_at(std::int64_t step) const;
   void require_finite_parameters() const;
-  void require_finite_validation(const MetricSums& validation) const;
-  [[noreturn]] void refuse_network(const std::string& problem) const;
+  // Collective.
+  void require_finite_validation(const MetricSums& validation, bool is_trained);
+  [[noreturn]] void refuse_network(const std::string& problem, bool may_skip) const;
   // False: a rank asked to stop during the validation.
   [[nodiscard]] bool finish_epoch(double data_wait_seconds);
   // None when a rank asked to stop, as stop_requested (empty: never) tells.
