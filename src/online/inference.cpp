@@ -84,17 +84,18 @@ std::shared_ptr<Inference::Replica> Inference::lease() const {
   return lease;
 }
 
-std::vector<torch::Tensor> Inference::outputs_for(const SampleArrays& inputs,
-                                                  const Normalization& normalization,
-                                                  NetworkReplica& network, const Call& call) const {
-  const auto tensors = inputs_of(inputs, training_.samples != SampleKind::whole, normalization);
+std::vector<torch::Tensor> Inference::outputs_for(const std::vector<torch::Tensor>& inputs,
+                                                  const TensorShapes& shapes,
+                                                  NetworkReplica& network, const Call& call) {
+  const auto text = [&](std::string_view words) {
+    return call.text(fmt::format("the network failed on inputs {}: {}", describe(shapes), words));
+  };
   try {
-    return network.infer(tensors);
-  } catch (const InputError&) {
-    throw;
+    return network.infer(inputs);
+  } catch (const InputError& error) {
+    throw InputError(text(error.what()));
   } catch (const std::exception& error) {
-    throw Error(call.text(fmt::format("the network failed on inputs {}: {}",
-                                      describe(inputs.shapes()), first_line_of(error.what()))));
+    throw Error(text(first_line_of(error.what())));
   }
 }
 
@@ -128,7 +129,8 @@ void Inference::infer(std::span<const Array> inputs, std::span<const Array> outp
   const std::shared_lock lock(changes_);
   const auto replica = lease();
   const auto& normalization = *replica->weights->normalization;
-  const auto tensors = outputs_for(from, normalization, replica->network, call);
+  const auto tensors = outputs_for(inputs_of(from, has_batch(), normalization), from.shapes(),
+                                   replica->network, call);
   require_fitting(to, tensors, call);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const bool is_integer = !tensors[i].is_floating_point();
@@ -145,9 +147,33 @@ void Inference::warm_up(std::span<const Array> inputs, const Call& call) const {
   if (inputs.empty()) refuse(call, "inputs", "there are none; expected an array or more");
   const std::shared_lock lock(changes_);
   const auto replica = lease();
+  const auto tensors = inputs_of(from, has_batch(), *replica->weights->normalization);
   // TorchScript compiles for given shapes during its first calls.
-  for (int i = 0; i < 3; ++i)
-    (void)outputs_for(from, *replica->weights->normalization, replica->network, call);
+  for (int i = 0; i < 3; ++i) (void)outputs_for(tensors, from.shapes(), replica->network, call);
+}
+
+void Inference::require_samples(const SampleShapes& shapes, const TensorsLoss& loss,
+                                const Call& call) const {
+  const auto zeros = [&](const TensorShapes& group) {
+    std::vector<torch::Tensor> tensors;
+    for (const auto& shape : group) tensors.push_back(empty_for(shape, 1, has_batch()).zero_());
+    return tensors;
+  };
+  std::vector<torch::Tensor> outputs;
+  try {
+    const std::shared_lock lock(changes_);
+    outputs = outputs_for(zeros(shapes.inputs), shapes.inputs, lease()->network, call);
+  } catch (const Error& error) {
+    throw InputError(error.what());  // LibTorch's words for a wrong shape are of no one class
+  }
+  if (!loss) return;
+  try {
+    const torch::NoGradGuard no_gradient;
+    for (auto& output : outputs) output = torch::zeros(output.sizes(), output.scalar_type());
+    (void)loss(outputs, zeros(shapes.targets), zeros(shapes.extras));
+  } catch (const std::exception& error) {
+    refuse(call, "targets", first_line_of(error.what()));
+  }
 }
 
 }  // namespace kolo::online

@@ -11,6 +11,7 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "kolo/nn/loss.h"
 #include "kolo/nn/network_replica.h"
 #include "online/samples.h"
 
@@ -47,6 +48,9 @@ class Inference {
   [[nodiscard]] std::unique_lock<std::shared_mutex> changes() const;
 
   void infer(std::span<const Array> inputs, std::span<const Array> outputs, const Call& call) const;
+  // InputError where the network doesn't take inputs of these shapes, or `loss` not their targets:
+  // tries both on one sample of zeros. `loss`: null to try the network alone.
+  void require_samples(const SampleShapes& shapes, const TensorsLoss& loss, const Call& call) const;
   void warm_up(std::span<const Array> inputs, const Call& call) const;
 
  private:
@@ -57,10 +61,11 @@ class Inference {
 
   // Leases a replica with the newest weights until the pointer is released.
   [[nodiscard]] std::shared_ptr<Replica> lease() const;
-  [[nodiscard]] std::vector<torch::Tensor> outputs_for(const SampleArrays& inputs,
-                                                       const Normalization& normalization,
-                                                       NetworkReplica& network,
-                                                       const Call& call) const;
+  [[nodiscard]] bool has_batch() const { return training_.samples != SampleKind::whole; }
+  // Error that names the call and the inputs' shapes where the network fails.
+  [[nodiscard]] static std::vector<torch::Tensor> outputs_for(
+      const std::vector<torch::Tensor>& inputs, const TensorShapes& shapes, NetworkReplica& network,
+      const Call& call);
 
   MakeNetwork make_;
   OnlineTrainingConfig training_;

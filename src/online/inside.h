@@ -157,7 +157,7 @@ class OnlineNetwork::Inside {
 
   // Samples.
   std::int64_t take(const online::PackedSamples& packed, PushReport& report);
-  void require_known_shapes(const online::SampleArguments& arguments, const online::Call& call);
+  void require_fitting(const online::SampleArguments& arguments, const online::Call& call);
   void send_waiting();
   void receive_waiting();
 
@@ -211,6 +211,8 @@ class OnlineNetwork::Inside {
   bool has_tensors_outside_ = false;  // buffers or frozen parameters, which no arena averages
   online::Weights live_;              // the network's own tensors
   std::unique_ptr<online::OnlineTrainer> trainer_;  // on training ranks
+  TensorsLoss catalogue_loss_;                      // null: a file's or the program's
+  std::optional<online::SampleShapes> fitting_;     // that network and loss are known to take
   online::SampleStore store_;
   online::Normalizer normalizer_;
   std::unique_ptr<online::Inference> inference_;

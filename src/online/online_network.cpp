@@ -176,6 +176,10 @@ MakeNetwork maker_of(const OnlineConfig& config, const OnlineComponents& compone
   };
 }
 
+bool has_catalogue_loss(const OnlineConfig& config, const OnlineComponents& components) {
+  return !components.loss && config.training.loss_file.empty();
+}
+
 TensorsLoss loss_of(const OnlineConfig& config, const OnlineComponents& components) {
   const auto& training = config.training;
   if (components.loss) return components.loss;
@@ -228,6 +232,7 @@ void OnlineNetwork::Inside::make_trainer(const OnlineComponents& components) {
   }
   TensorsLoss loss;
   agree(ranks_, call("network_create"), [&] { loss = loss_of(config_, components); });
+  if (has_catalogue_loss(config_, components)) catalogue_loss_ = loss;
   if (trainers_) trainer_ = std::make_unique<OnlineTrainer>(*trainers_, network_, config_, loss);
 }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "kolo/base/checked.h"
 #include "online/inside.h"
 
@@ -34,16 +36,25 @@ void read_slices(const SampleArguments& arguments, std::int64_t first, std::int6
 
 }  // namespace
 
-void OnlineNetwork::Inside::require_known_shapes(const SampleArguments& arguments,
-                                                 const Call& call) {
+// Refuses samples of other shapes than those before. The first ones are refused if the network or
+// the loss doesn't take them, so that no faulty call decides what later ones must be. What networks
+// and losses of TorchScript files and of the program take shows in the first step.
+void OnlineNetwork::Inside::require_fitting(const SampleArguments& arguments, const Call& call) {
   const auto known = roles_.trains ? store_.shapes() : shapes_;
   if (known) return arguments.require(*known, call);
-  if (arguments.targets.shapes().empty())
-    refuse(call, "targets", "there are none; expected an array or more");
-  if (roles_.trains)
-    store_.require_shapes(arguments.shapes());
-  else
-    shapes_ = arguments.shapes();
+  const auto shapes = arguments.shapes();
+  if (fitting_ == shapes) return;
+  if (catalogue_loss_ && !shapes.extras.empty()) {
+    refuse(
+        call, "extras",
+        fmt::format("samples of {}; expected none, because the loss {} takes none, only one from "
+                    "a file (training.loss_file)",
+                    describe(shapes.extras), config_.training.loss));
+  }
+  const auto& model = config_.model.name;
+  if (model != "own" && model != "torchscript")
+    inference_->require_samples(shapes, catalogue_loss_, call);
+  fitting_ = shapes;
 }
 
 PushReport OnlineNetwork::Inside::push(std::span<const Array> inputs,
@@ -52,8 +63,13 @@ PushReport OnlineNetwork::Inside::push(std::span<const Array> inputs,
   const auto here = call("push");
   require_computing(here);
   const SampleArguments arguments(inputs, targets, extras, config_.training, here);
-  require_known_shapes(arguments, here);
   const auto shapes = arguments.shapes();
+  if (shapes.targets.empty()) refuse(here, "targets", "there are none; expected an array or more");
+  require_fitting(arguments, here);
+  if (roles_.trains)
+    store_.require_shapes(shapes);
+  else
+    shapes_ = shapes;
   const auto at_once = slices_at_once(arguments.inputs, shapes.packed_bytes());
   PushReport report;
   PackedSamples packed;

@@ -60,13 +60,13 @@ const ChannelScales* scales_in(const TensorScales& all, std::size_t tensor) {
   return tensor < all.size() && all[tensor] ? &*all[tensor] : nullptr;
 }
 
-namespace {
-
 torch::Tensor empty_for(const TensorShape& shape, std::int64_t samples, bool has_batch) {
   auto sizes = shape.lengths;
   if (has_batch) sizes.insert(sizes.begin(), samples);
   return torch::empty(sizes, shape.is_integer ? torch::kLong : torch::kFloat);
 }
+
+namespace {
 
 std::vector<torch::Tensor> all_tensors(const SampleArrays& arrays, bool has_batch,
                                        const TensorScales& scales) {

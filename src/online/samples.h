@@ -171,6 +171,10 @@ struct Normalization {
   TensorScales inputs, targets;
 };
 
+// Tensor of as many samples of this shape, or of one without the batch.
+[[nodiscard]] torch::Tensor empty_for(const TensorShape& shape, std::int64_t samples,
+                                      bool has_batch);
+
 // Normalized tensors of all samples of a call, [samples, lengths...] or without the batch.
 [[nodiscard]] Samples tensors_of(const SampleArguments& arguments, bool has_batch,
                                  const Normalization& normalization);

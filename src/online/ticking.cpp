@@ -135,7 +135,7 @@ double OnlineNetwork::Inside::train(std::span<const Array> inputs, std::span<con
   agree(ranks_, here, [&] {
     if (!roles_.trains) return;
     const SampleArguments arguments(inputs, targets, extras, config_.training, here);
-    if (const auto known = store_.shapes()) arguments.require(*known, here);
+    require_fitting(arguments, here);
     samples = tensors_of(arguments, has_batch(), *normalizer_.now());
   });
   agree_unless_all_train(here, [&] {

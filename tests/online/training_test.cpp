@@ -118,6 +118,44 @@ RANK_TEST(OnlineTraining, TellsAllRanksOfOnesMistake) {
   EXPECT_TRUE(is_alike(communicator, network));
 }
 
+// A call that no step could have used must not decide what later ones are to be.
+RANK_TEST(OnlineTraining, RefusesFirstSamplesThatTheNetworkOrTheLossDoesNotTake) {
+  for (const char* const stride : {"1", "2"}) {
+    OnlineNetwork network(communicator,
+                          linear_config({std::string("training.rank_stride=") + stride}));
+    auto random = random_of(communicator);
+    Cells cells(random, 16);
+    const auto one = cells.targets();
+    auto two = one, three = cells.inputs();
+    two.push_back(one.front());
+    three.push_back(one.front());
+    const auto is_refused = [&](const std::vector<Array>& inputs, const std::vector<Array>& targets,
+                                const std::vector<Array>& extras, std::string_view words) {
+      const auto push = [&] { (void)network.push(inputs, targets, extras); };
+      const auto of_push = message_of<InputError>(push);
+      EXPECT_NE(of_push.find(words), std::string::npos) << of_push;
+      if (!network.trains()) {
+        EXPECT_THROW((void)network.train(inputs, targets, extras), CommunicationError);
+        return;
+      }
+      const auto of_train =
+          message_of<InputError>([&] { (void)network.train(inputs, targets, extras); });
+      EXPECT_NE(of_train.find(words), std::string::npos) << of_train;
+    };
+    is_refused(three, one, {},
+               "inputs [3]: model mlp: the input is [1, 3], expected [N, ...] of 2");
+    is_refused(cells.inputs(), two, {},
+               "targets: loss: mse of outputs [1, 1] of Float and targets "
+               "[1, 2] of Float");
+    is_refused(cells.inputs(), one, one, "extras: samples of [1]; expected none");
+    EXPECT_EQ(network.get("stored"), 0);
+    EXPECT_EQ(network.get("steps"), 0);
+    EXPECT_EQ(network.push(cells.inputs(), one).taken, 16);
+    EXPECT_EQ(network.tick(1).steps, 1);
+    EXPECT_TRUE(is_alike(communicator, network));
+  }
+}
+
 RANK_TEST(OnlineTraining, LeavesOutSamplesThatAreNotFinite) {
   OnlineNetwork network(communicator, linear_config());
   auto random = random_of(communicator);

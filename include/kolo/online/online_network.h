@@ -71,7 +71,8 @@ class OnlineNetwork {
   ~OnlineNetwork();
 
   // Copies samples into the reservoir, or for this rank's trainer. training.samples says what a
-  // sample is in the arrays. Shapes and types stay those of the first call. Local.
+  // sample is in the arrays. Shapes and types stay those of the first call, which is an InputError
+  // if a network or loss of the catalogue doesn't take them. Local.
   PushReport push(std::span<const Array> inputs, std::span<const Array> targets,
                   std::span<const Array> extras = {});
 
