@@ -159,8 +159,11 @@ TickReport OnlineNetwork::Inside::take_newest(std::int64_t time_step) {
     if (background_) background_->rethrow();
   });
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
-  const auto newest = all_reduce_value(
-      ranks_, background_ ? background_->ask_for_publication() : none, ReduceOp::min);
+  std::array<std::int64_t, 3> numbers = {background_ ? background_->ask_for_publication() : none,
+                                         time_step, ~time_step};
+  ranks_.all_reduce(std::span(numbers), ReduceOp::min, {.name = "weights of a tick"});
+  require_one_time_step(numbers[1], numbers[2]);
+  const auto newest = numbers[0];
   if (newest == none || newest == taken_) return report(0);
   taken_ = newest;
   const auto steps_before = progress_.all_steps;

@@ -168,6 +168,7 @@ class OnlineNetwork::Inside {
     std::int64_t waiting_for = -1;  // a rank with too few samples; -1: none
   };
   [[nodiscard]] Plan plan_steps(const Communicator& ranks);
+  void require_one_time_step(std::int64_t first, std::int64_t least_negated) const;
   void step(const std::function<online::Samples()>& samples, const online::Call& call,
             std::int64_t time_step);
   void record(std::int64_t time_step);
@@ -196,6 +197,10 @@ class OnlineNetwork::Inside {
   void receive_answer(const online::Call& call);
 
   // Files. `ranks`: all ranks, or the training ranks with training.apart.
+  // InputError for a folder and a tag that can't be, or that aren't the same on all ranks that
+  // call.
+  void require_one_place(const online::Call& call, const std::filesystem::path& folder,
+                         std::int64_t tag) const;
   [[nodiscard]] int first_trainer_in(const Communicator& ranks) const;
   void save_on(const Communicator& ranks, const std::filesystem::path& folder, std::int64_t tag);
   void restore_on(const Communicator& ranks, const std::filesystem::path& folder, std::int64_t tag);

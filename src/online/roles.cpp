@@ -82,6 +82,20 @@ void agree(const Communicator& ranks, const Call& call, const std::function<void
       call.text("another rank could not take part, so it is not done: " + said));
 }
 
+void require_same(const Communicator& ranks, const Call& call, std::string_view argument,
+                  std::string_view text) {
+  const auto all = all_gather_bytes(ranks, text);
+  const auto other =
+      std::ranges::find_if(all, [&](const auto& each) { return each != all.front(); });
+  if (other == all.end()) return;
+  // Their numbers in messages, which those in a set of ranks are not.
+  const auto names = all_gather_bytes(ranks, std::to_string(call.rank));
+  refuse(
+      call, argument,
+      fmt::format("rank {} gives {}, but rank {} gives {}; give all ranks the same", names.front(),
+                  all.front(), names[static_cast<std::size_t>(other - all.begin())], *other));
+}
+
 // Format: the heading's length (8 bytes), the heading in JSON, the packed samples.
 std::vector<std::byte> to_bytes(const Letter& letter) {
   const auto heading = nlohmann::json{

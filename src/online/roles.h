@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kolo/comm/communicator.h"
@@ -35,6 +36,11 @@ struct Roles {
 // so that none waits for it: its own exception there, a CommunicationError with its message on the
 // others. Costs an all-reduce of eight bytes.
 void agree(const Communicator& ranks, const Call& call, const std::function<void()>& local);
+
+// InputError on all ranks, with two that differ, unless all have the same text of an argument.
+// Collective, for calls that are rare.
+void require_same(const Communicator& ranks, const Call& call, std::string_view argument,
+                  std::string_view text);
 
 // Message to a trainer: samples with their shapes, or a request with its folder in `text`.
 struct Letter {

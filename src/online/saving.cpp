@@ -111,9 +111,20 @@ json OnlineNetwork::Inside::save_reservoir(const fs::path& folder) const {
           {"checksum", fmt::format("{:016x}", checksum_of(samples))}};
 }
 
+void OnlineNetwork::Inside::require_one_place(const Call& call, const fs::path& folder,
+                                              std::int64_t tag) const {
+  const auto& ranks = config_.training.apart ? *computing_ : ranks_;
+  agree(ranks, call, [&] {
+    if (tag < 0) refuse(call, "tag", fmt::format("it is {}; expected 0 or more", tag));
+    if (folder.empty()) refuse(call, "folder", "it is empty");
+  });
+  require_same(ranks, call, "folder and tag", fmt::format("\"{}\" and {}", folder.string(), tag));
+}
+
 void OnlineNetwork::Inside::save(const fs::path& folder, std::int64_t tag) {
   const auto here = call("save");
   require_computing(here);
+  require_one_place(here, folder, tag);
   if (config_.training.apart) {
     ask(here, Letter::Kind::save, tag, folder.string());
     return receive_answer(here);
@@ -137,10 +148,6 @@ int OnlineNetwork::Inside::first_trainer_in(const Communicator& ranks) const {
 void OnlineNetwork::Inside::save_on(const Communicator& ranks, const fs::path& folder,
                                     std::int64_t tag) {
   const auto here = call("save");
-  agree(ranks, here, [&] {
-    if (tag < 0) refuse(here, "tag", fmt::format("it is {}; expected 0 or more", tag));
-    if (folder.empty()) refuse(here, "folder", "it is empty");
-  });
   const bool is_first = roles_.trains && trainers_->rank() == 0;
   const int first = first_trainer_in(ranks);
   const auto name = broadcast_bytes(ranks, is_first ? reservoirs_name(tag) : "", first);
@@ -171,6 +178,7 @@ void OnlineNetwork::Inside::save_on(const Communicator& ranks, const fs::path& f
 void OnlineNetwork::Inside::restore(const fs::path& folder, std::int64_t tag) {
   const auto here = call("restore");
   require_computing(here);
+  require_one_place(here, folder, tag);
   if (config_.training.apart) {
     ask(here, Letter::Kind::restore, tag, folder.string());
     receive_answer(here);

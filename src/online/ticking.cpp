@@ -56,13 +56,24 @@ TickReport OnlineNetwork::Inside::report(std::int64_t steps) const {
   return done;
 }
 
+// `least_negated`: the least of the ranks' time steps with all bits inverted, so of the last one.
+void OnlineNetwork::Inside::require_one_time_step(std::int64_t first,
+                                                  std::int64_t least_negated) const {
+  if (first == ~least_negated) return;
+  refuse(call("tick"), "time_step",
+         fmt::format("it is {} here, and from {} to {} on the ranks; give all ranks the same",
+                     time_step_, first, ~least_negated));
+}
+
 // Agrees on the smallest number of steps in one all-reduce.
 OnlineNetwork::Inside::Plan OnlineNetwork::Inside::plan_steps(const Communicator& ranks) {
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
   const auto& training = config_.training;
-  enum { possible, not_ready, shape, shape_negated, in_time, n_numbers };
+  enum { possible, not_ready, shape, shape_negated, in_time, now, now_negated, n_numbers };
   std::array<std::int64_t, n_numbers> numbers{};
   numbers.fill(none);
+  numbers[now] = time_step_;
+  numbers[now_negated] = ~time_step_;
   if (roles_.trains) {
     numbers[possible] = store_.batches_left();
     if (numbers[possible] == 0) numbers[not_ready] = ranks_.rank();
@@ -81,6 +92,7 @@ OnlineNetwork::Inside::Plan OnlineNetwork::Inside::plan_steps(const Communicator
     }
   }
   ranks.all_reduce(std::span(numbers), ReduceOp::min, {.name = "steps of a tick"});
+  require_one_time_step(numbers[now], numbers[now_negated]);
   if (numbers[shape] != none && numbers[shape] != -numbers[shape_negated]) {
     throw InputError(call("tick").text(
         fmt::format("the ranks' samples have different shapes (here {}); all push the same kind",

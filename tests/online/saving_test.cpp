@@ -1,5 +1,6 @@
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "kolo/base/error.h"
@@ -96,6 +97,35 @@ RANK_TEST(OnlineSaving, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(is_alike(communicator, network));
 }
 
+// Each of the ranks that train writes its samples, and one of them the checkpoint that names them.
+RANK_TEST(OnlineSaving, RefusesRanksThatDoNotMeanTheSame) {
+  if (communicator.size() == 1) return;
+  const SharedFolder folder(communicator);
+  OnlineNetwork network(communicator, linear_config());
+  simulate(network, communicator, 1, 5);
+  const bool is_other = communicator.rank() == communicator.size() - 1;
+  const auto mine = folder.path / (is_other ? "other" : "one");
+  const auto words = message_of<InputError>([&] { network.save(mine, 5); });
+  EXPECT_NE(words.find(fmt::format("folder and tag: rank 0 gives \"{}\" and 5, but rank {} gives "
+                                   "\"{}\" and 5",
+                                   (folder.path / "one").string(), communicator.size() - 1,
+                                   (folder.path / "other").string())),
+            std::string::npos)
+      << words;
+  EXPECT_THROW(network.save(folder.path, is_other ? 6 : 5), InputError);
+  EXPECT_TRUE(fs::is_empty(folder.path));
+  communicator.barrier();
+  network.save(folder.path, 5);
+  network.save(folder.path, 6);
+  EXPECT_THROW(network.restore(folder.path, is_other ? 6 : 5), InputError);
+  EXPECT_EQ(network.get("steps"), 4);
+  const auto of_tick = message_of<InputError>([&] { (void)network.tick(is_other ? 6 : 5); });
+  EXPECT_NE(of_tick.find("and from 5 to 6 on the ranks"), std::string::npos) << of_tick;
+  EXPECT_EQ(network.get("steps"), 4);
+  simulate(network, communicator, 6, 8);  // and goes on
+  EXPECT_TRUE(is_alike(communicator, network));
+}
+
 RANK_TEST(OnlineSaving, IsDoneByThoseThatTrainApart) {
   if (communicator.size() % 2 == 1) return;
   const SharedFolder folder(communicator);
@@ -116,6 +146,11 @@ RANK_TEST(OnlineSaving, IsDoneByThoseThatTrainApart) {
     network.restore(folder.path, 1);
     EXPECT_GE(network.get("version"), 1);
     EXPECT_THROW(network.restore(folder.path, 2), CommunicationError);
+    if (communicator.size() > 2) {
+      const auto words =
+          message_of<InputError>([&] { network.save(folder.path, 4 + communicator.rank()); });
+      EXPECT_NE(words.find("and 5, but rank 3 gives "), std::string::npos) << words;
+    }
     network.finish();
   }
   EXPECT_TRUE(fs::exists(folder.path / "step-00000001"));

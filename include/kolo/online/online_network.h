@@ -79,7 +79,7 @@ class OnlineNetwork {
   // Call it once per time step. Trains at every training.every-th call, if all training ranks have
   // reservoir.minimum samples; then all ranks infer with the same weights. Only tick(), train(),
   // restore() and refresh() change weights. With background training it takes the newest weights
-  // that all ranks have. Collective.
+  // that all ranks have. InputError if it trains and the ranks' time steps differ. Collective.
   TickReport tick(std::int64_t time_step);
 
   // Trains one step on these samples of each training rank, without the reservoir; returns the mean
@@ -113,11 +113,13 @@ class OnlineNetwork {
 
   // Saves network, optimizer, counters, statistics and, unless checkpoint.reservoir is false,
   // reservoirs as folder/step-TAG; whole or not at all. `tag`: the number of the simulation's own
-  // restart file. Removes nothing. Collective.
+  // restart file. Removes nothing. InputError on all ranks, with nothing written, if their folders
+  // or tags differ. Collective.
   void save(const std::filesystem::path& folder, std::int64_t tag);
   // Restores what save() has written, on any number of ranks, and removes saves with later tags.
   // The bits are those of an uninterrupted run if the number of ranks is the same and nothing
-  // trains in the background. InputError if another network saved it. Collective.
+  // trains in the background. InputError if another network saved it, and if
+  // folders or tags differ. Collective.
   void restore(const std::filesystem::path& folder, std::int64_t tag);
 
   // Writes a number for TensorBoard on the first training rank; does nothing elsewhere. Local.

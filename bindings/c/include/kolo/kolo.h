@@ -155,7 +155,8 @@ int kolo_network_destroy(kolo_network network);
 int kolo_push(kolo_network network, const kolo_array* inputs, int32_t n_inputs,
               const kolo_array* targets, int32_t n_targets, const kolo_array* extras,
               int32_t n_extras, kolo_push_report* report);
-/* Call it once per time step; trains at every training.every-th call. Collective. */
+/* Call it once per time step, with its number, the same on all ranks; trains at every
+ * training.every-th call. Collective. */
 int kolo_tick(kolo_network network, int64_t time_step, kolo_tick_report* report);
 /* Trains one step on these samples, without the reservoir. `loss`, the mean over ranks, may be
  * NULL. Collective. */
@@ -182,7 +183,7 @@ int kolo_infer(kolo_network network, const kolo_array* inputs, int32_t n_inputs,
 int kolo_warm_up(kolo_network network, const kolo_array* inputs, int32_t n_inputs);
 
 /* Saves network, optimizer, counters, statistics and reservoirs as folder/step-TAG, whole or not at
- * all; restoring removes later tags. Collective. */
+ * all; restoring removes later tags. All ranks give the same folder and tag. Collective. */
 int kolo_save(kolo_network network, const char* folder, int64_t tag);
 int kolo_restore(kolo_network network, const char* folder, int64_t tag);
 
