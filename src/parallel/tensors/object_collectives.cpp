@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -14,17 +15,27 @@ namespace kolo {
 namespace {
 
 // Sum of the ranks' weights. Error on all ranks for a weight that is negative or not finite.
-double sum_of_weights(const Communicator& communicator, double weight, const CallOptions& call) {
+// `function`: named in the Error.
+double sum_of_weights(const Communicator& communicator, std::string_view function, double weight,
+                      const CallOptions& call) {
   const bool is_valid = std::isfinite(weight) && weight >= 0;
-  std::array<double, 2> sums = {is_valid ? weight : 0, is_valid ? 0. : 1.};
+  enum { valid_weights, offenders, ranks, weights, n_sums };
+  std::array<double, n_sums> sums{};
+  if (is_valid)
+    sums[valid_weights] = weight;
+  else
+    sums = {0, 1, static_cast<double>(communicator.rank()), weight};
   communicator.all_reduce(std::span(sums), ReduceOp::sum, call);
-  if (sums[1] > 0) {
-    throw InputError(fmt::format(
-        "parallel: average: {} of the ranks passed a weight that is negative or not finite (rank "
-        "{}: {}); expected the number of samples, or anything else of at least 0",
-        sums[1], communicator.rank(), weight));
-  }
-  return sums[0];
+  if (sums[offenders] == 0) return sums[valid_weights];
+  // Sums over one rank are its number and its weight.
+  const auto who =
+      sums[offenders] == 1
+          ? fmt::format("rank {} passed the weight {}", sums[ranks], sums[weights])
+          : fmt::format("{} ranks passed a weight that is negative or not finite{}",
+                        sums[offenders], is_valid ? "" : fmt::format(", this one {}", weight));
+  throw InputError(fmt::format(
+      "parallel: {}: {}; expected the number of samples, or any other finite number of at least 0",
+      function, who));
 }
 
 }  // namespace
@@ -74,7 +85,7 @@ torch::Tensor average(const Communicator& communicator, const torch::Tensor& val
         fmt::format("parallel: average: a tensor of {} has no mean; convert it to a floating dtype",
                     torch::toString(type)));
   }
-  const double total = sum_of_weights(communicator, weight, call);
+  const double total = sum_of_weights(communicator, "average", weight, call);
   // Float64: a value times its weight could overflow in a smaller dtype.
   torch::Tensor sum = torch::zeros(values.sizes(), values.options().dtype(torch::kDouble));
   if (weight > 0) sum.add_(values.detach().to(torch::kDouble), weight);
@@ -83,7 +94,7 @@ torch::Tensor average(const Communicator& communicator, const torch::Tensor& val
 }
 
 double loss_factor(const Communicator& communicator, double weight, CallOptions call) {
-  const double total = sum_of_weights(communicator, weight, std::move(call));
+  const double total = sum_of_weights(communicator, "loss_factor", weight, std::move(call));
   return total > 0 ? weight * communicator.active_ranks() / total : 0;
 }
 

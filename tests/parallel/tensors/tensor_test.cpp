@@ -214,9 +214,19 @@ RANK_TEST(TensorCollectives, BytesAndMetrics) {
   EXPECT_EQ(mean.scalar_type(), torch::kHalf);
   EXPECT_TRUE(average(communicator, torch::full({2}, 1. * rank), 4)
                   .allclose(torch::full({2}, (ranks - 1) / 2.)));
+  const int last = ranks - 1;
   EXPECT_TRUE(
-      says(message_of<InputError>([&] { (void)average(communicator, 1, rank == 0 ? -1 : 1); }),
-           {"negative or not finite"}));
+      says(message_of<InputError>([&] { (void)average(communicator, 1, rank == last ? -1.5 : 1); }),
+           {fmt::format("average: rank {} passed the weight -1.5;", last)}));
+  EXPECT_TRUE(
+      says(message_of<InputError>([&] { (void)loss_factor(communicator, rank == last ? NAN : 1); }),
+           {fmt::format("loss_factor: rank {} passed the weight nan;", last)}));
+  if (ranks == 1) return;
+  const auto of_two =
+      message_of<InputError>([&] { (void)average(communicator, 1, rank < 2 ? -1 - rank : rank); });
+  EXPECT_TRUE(says(of_two, {"2 ranks passed a weight that is negative or not finite"}));
+  const auto own = fmt::format(", this one {};", -1 - rank);
+  EXPECT_EQ(of_two.find(own) != std::string::npos, rank < 2) << of_two;
 }
 
 }  // namespace
