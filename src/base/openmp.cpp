@@ -3,8 +3,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <string>
 
@@ -26,18 +26,23 @@ void omp_get_place_proc_ids(int, int*) __attribute__((weak));
 
 namespace kolo {
 
+std::optional<int> openmp_threads_in(const std::string& text) {
+  const char* const blanks = " \t\n";
+  if (text.find_first_not_of(blanks) == std::string::npos) return std::nullopt;
+  char* end = nullptr;
+  const long threads = std::strtol(text.c_str(), &end, 10);  // an end of long where it is beyond
+  end += std::strspn(end, blanks);
+  const bool is_number = *end == '\0' || *end == ',';
+  if (is_number && threads >= 1 && threads <= most_openmp_threads) return static_cast<int>(threads);
+  throw InputError("the environment variable OMP_NUM_THREADS is \"" + text +
+                   "\"; expected threads of one process, from 1 to " +
+                   std::to_string(most_openmp_threads) +
+                   ", or a list that begins with them; correct or unset it");
+}
+
 std::optional<int> openmp_threads_wanted() {
   const char* const text = std::getenv("OMP_NUM_THREADS");
-  if (text == nullptr) return std::nullopt;
-  char* end = nullptr;
-  errno = 0;
-  const long threads = std::strtol(text, &end, 10);  // of a list the first
-  if (end == text || threads < 1) return std::nullopt;
-  if (errno == ERANGE || threads > most_openmp_threads)
-    throw InputError("the environment variable OMP_NUM_THREADS is \"" + std::string(text) +
-                     "\"; expected threads of one process, from 1 to " +
-                     std::to_string(most_openmp_threads));
-  return static_cast<int>(threads);
+  return openmp_threads_in(text == nullptr ? "" : text);
 }
 
 int openmp_threads() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 // The OpenMP runtime of this process, which LibTorch brings along, and its environment variables.
@@ -10,8 +11,11 @@ namespace kolo {
 // A process doesn't start more.
 inline constexpr int most_openmp_threads = 1024;
 
-// The number of threads that OMP_NUM_THREADS asks for; none where it is not set, or no number, in
-// which case OpenMP goes by the CPUs. InputError: more than a process starts.
+// The number of threads that a value of OMP_NUM_THREADS asks for, a number or a list of them, of
+// which the first one counts; none where it is blank. InputError: anything else, and more than a
+// process starts.
+[[nodiscard]] std::optional<int> openmp_threads_in(const std::string& text);
+// That of this process's environment; none where it is not set, and OpenMP goes by the CPUs.
 [[nodiscard]] std::optional<int> openmp_threads_wanted();
 
 // Threads of the calling thread's next parallel region (omp_get_max_threads()); 0: no OpenMP.

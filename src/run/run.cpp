@@ -78,7 +78,7 @@ int run_main(const std::function<int()>& body) {
   // Makes a write beyond the limit of a file's size (ulimit -f) fail with a message.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    (void)openmp_threads_wanted();  // refuses more than can be, which would end the program
+    (void)openmp_threads_wanted();  // refuses what can't be, as it would end the program
     return body();
   } catch (const WrongLauncher& error) {
     if (detect_launch_environment().rank == 0) complain(error.what());

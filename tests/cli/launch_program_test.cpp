@@ -155,8 +155,8 @@ TEST_F(MachineAsItIs, OpenMpGivesTheThreadsThatItPromises) {
       succeeds(train({{"OMP_NUM_THREADS", "2"}, {"OMP_THREAD_LIMIT", "1"}}), {"1 thread each"}));
 }
 
-TEST_F(MachineAsItIs, MoreThreadsThanAProcessStartsAreRefused) {
-  for (const char* threads : {"99999999999999999999", "1025,2"}) {
+TEST_F(MachineAsItIs, ThreadsThatAProcessCannotHaveAreRefused) {
+  for (const char* threads : {"99999999999999999999", "1025,2", "abc", "0", "-3", "2x"}) {
     EXPECT_TRUE(
         is_refused(train({{"OMP_NUM_THREADS", threads}}),
                    {"kolo: the environment variable OMP_NUM_THREADS", threads, "from 1 to 1024"}));

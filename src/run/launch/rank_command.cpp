@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/openmp.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -295,7 +296,8 @@ std::vector<std::vector<int>> cpus_of_ranks(const LaunchRequest& request,
 
 int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
   if (request.threads > 0) return request.threads;
-  if (const int wanted = facts.number_in("OMP_NUM_THREADS")) return wanted;
+  if (const auto wanted = openmp_threads_in(facts.environment("OMP_NUM_THREADS").value_or("")))
+    return *wanted;
   if (facts.launcher == Launcher::srun) {
     if (const int granted = facts.number_in("SLURM_CPUS_PER_TASK")) return granted;
   }

@@ -129,6 +129,14 @@ TEST(RankCommand, MoreRanksThanCpusAreAskedForExplicitly) {
 TEST(RankCommand, TheUsersThreadsCount) {
   const auto machine = facts(Launcher::open_mpi_4, 8, {{"OMP_NUM_THREADS", "3"}});
   EXPECT_EQ(threads_per_rank(request(2), machine), 3);
+  const auto threads_of = [](const char* text) {
+    return threads_per_rank(request(2),
+                            facts(Launcher::open_mpi_4, 8, {{"OMP_NUM_THREADS", text}}));
+  };
+  EXPECT_EQ(threads_of(" 3 , 2"), 3) << "OpenMP's syntax";
+  EXPECT_EQ(threads_of(" "), 4) << "as if it were not set";
+  for (const char* const text : {"abc", "0", "-3", "3x", "1025"})
+    EXPECT_THROW((void)threads_of(text), InputError) << text;
   auto wish = request(2);
   wish.threads = 5;
   EXPECT_EQ(threads_per_rank(wish, machine), 5) << "the configuration before the environment";
