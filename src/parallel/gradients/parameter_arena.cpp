@@ -99,6 +99,7 @@ void ParameterArena::collect(const torch::nn::Module& module,
     } else if (is_excluded) {
       excluded_.push_back({each.names(), each.tensor});
     } else {
+      parallel::require_known_values(each.tensor, "parameter " + each.names());
       require_device(each);
       plan_.parameters.push_back(describe(each));
       parameters_.push_back(each.tensor);
@@ -271,7 +272,10 @@ torch::Tensor ParameterArena::view_of(std::size_t parameter,
 void ParameterArena::broadcast_parameters(const Communicator& communicator, int root) {
   (void)take_back_parameters();  // what can't be mended the next step tells all ranks
   broadcast_flat_parameters(communicator, root);
-  for (const NamedTensor& each : excluded_) broadcast(communicator, each.tensor, root);
+  for (const NamedTensor& each : excluded_) {
+    parallel::require_sendable(each.tensor, "parameter " + each.name);
+    broadcast(communicator, each.tensor, root);
+  }
 }
 
 // The first rank of a node takes part for all where they have one copy.
@@ -290,11 +294,13 @@ void ParameterArena::broadcast_flat_parameters(const Communicator& communicator,
 
 void broadcast_outside_arena(const Communicator& communicator, const torch::nn::Module& module,
                              int root) {
-  for (const auto& each : parallel::distinct_tensors(module.named_buffers()))
+  const auto send = [&](const parallel::DistinctTensor& each, const std::string& kind) {
+    parallel::require_sendable(each.tensor, kind + " " + each.names());
     broadcast(communicator, each.tensor, root);
-  for (const auto& each : parallel::distinct_tensors(module.named_parameters())) {
-    if (!each.tensor.requires_grad()) broadcast(communicator, each.tensor, root);
-  }
+  };
+  for (const auto& each : parallel::distinct_tensors(module.named_buffers())) send(each, "buffer");
+  for (const auto& each : parallel::distinct_tensors(module.named_parameters()))
+    if (!each.tensor.requires_grad()) send(each, "parameter");
 }
 
 }  // namespace kolo

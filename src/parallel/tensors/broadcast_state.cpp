@@ -25,11 +25,13 @@ ParameterDescription describe(std::string name, const torch::Tensor& tensor) {
   return {std::move(name), tensor.sizes().vec(), data_type_of(tensor.scalar_type())};
 }
 
-void broadcast_all(const Communicator& communicator,
+// `kind`: "buffer".
+void broadcast_all(const Communicator& communicator, const std::string& kind,
                    const torch::OrderedDict<std::string, torch::Tensor>& tensors, int root) {
   std::vector<ParameterDescription> descriptions;
   const auto distinct = parallel::distinct_tensors(tensors);
   for (const auto& each : distinct) {
+    parallel::require_sendable(each.tensor, kind + " " + each.names());
     descriptions.push_back(describe(each.name, each.tensor));
     descriptions.back().other_names = each.other_names;
   }
@@ -127,12 +129,12 @@ void together(const Communicator& communicator, const char* what, const Function
 
 void broadcast_parameters(const Communicator& communicator, const torch::nn::Module& module,
                           int root) {
-  broadcast_all(communicator, module.named_parameters(), root);
+  broadcast_all(communicator, "parameter", module.named_parameters(), root);
 }
 
 void broadcast_buffers(const Communicator& communicator, const torch::nn::Module& module,
                        int root) {
-  broadcast_all(communicator, module.named_buffers(), root);
+  broadcast_all(communicator, "buffer", module.named_buffers(), root);
 }
 
 void broadcast_optimizer_state(const Communicator& communicator, torch::optim::Optimizer& optimizer,
@@ -166,8 +168,10 @@ void synchronize_buffers(const Communicator& communicator, const torch::nn::Modu
   // A rank that has joined is left out of the minimum.
   const int root = all_reduce_value(communicator, communicator.rank(), ReduceOp::min);
   std::vector<torch::Tensor> buffers;
-  for (const auto& each : parallel::distinct_tensors(module.named_buffers()))
+  for (const auto& each : parallel::distinct_tensors(module.named_buffers())) {
+    parallel::require_sendable(each.tensor, "buffer " + each.names());
     buffers.push_back(each.tensor);
+  }
   broadcast(communicator, buffers, root);
 }
 

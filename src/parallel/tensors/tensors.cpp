@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include <ATen/MemoryOverlap.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -118,6 +119,15 @@ Extent extent_of(const DistinctTensor& each) {
   return {&each, begin, begin + (last + 1) * static_cast<std::int64_t>(tensor.element_size())};
 }
 
+[[noreturn]] void refuse(const std::string& name, const std::string& problem,
+                         const std::string& advice) {
+  throw Error(
+      fmt::format("parallel: {} {}, which collectives don't take; {}, or, if it is a buffer or "
+                  "frozen and alike "
+                  "on all ranks, leave it out with the option broadcast_parameters = false",
+                  name, problem, advice));
+}
+
 // Extents that overlap may be columns of one matrix, which have no element in common.
 bool have_common_elements(const torch::Tensor& first, const torch::Tensor& second) {
   if (first.scalar_type() != second.scalar_type() || !first.is_alias_of(second)) return true;
@@ -158,6 +168,25 @@ std::vector<DistinctTensor> distinct_tensors(
       distinct[number->second].other_names.push_back(item.key());
   }
   return distinct;
+}
+
+void require_known_values(const torch::Tensor& tensor, const std::string& name) {
+  const auto type = tensor.scalar_type();
+  if (tensor.layout() != torch::kStrided)
+    refuse(name, "is not dense", "make it so with .to_dense()");
+  if (torch::isComplexType(type))
+    refuse(name, fmt::format("is of {}", torch::toString(type)),
+           "register its real numbers, torch::view_as_real(tensor)");
+  const auto is_own = [&](const auto& types) { return types.second == type; };
+  if (std::ranges::none_of(types_of_both, is_own))
+    refuse(name, fmt::format("is of {}", torch::toString(type)), "convert it to another type");
+}
+
+void require_sendable(const torch::Tensor& tensor, const std::string& name) {
+  require_known_values(tensor, name);
+  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes)
+    refuse(name, "has elements in one place of memory, as expand() makes them",
+           "give each its own with .clone()");
 }
 
 void require_memory_of_their_own(const torch::nn::Module& module) {

@@ -67,6 +67,12 @@ struct DistinctTensor {
 [[nodiscard]] std::vector<DistinctTensor> distinct_tensors(
     const torch::OrderedDict<std::string, torch::Tensor>& tensors);
 
+// Error that names a module's tensor ("buffer fft.factors") and says what to do if the arena or a
+// collective can't take its values: sparse and complex ones.
+void require_known_values(const torch::Tensor& tensor, const std::string& name);
+// The same for a tensor that is broadcast, so that its elements need memory of their own, too.
+void require_sendable(const torch::Tensor& tensor, const std::string& name);
+
 // Error where a trainable parameter has elements in common with another parameter or a buffer: one
 // would be moved into the arena without the other.
 void require_memory_of_their_own(const torch::nn::Module& module);

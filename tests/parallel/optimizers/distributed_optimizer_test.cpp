@@ -134,6 +134,33 @@ RANK_TEST(DistributedOptimizer, SparseAndDenseTrainingAreEqual) {
     sparse_and_dense_training_are_equal(communicator, maximum_norm);
 }
 
+RANK_TEST(DistributedOptimizer, TensorsThatCannotBeSentAreNamed) {
+  const auto words_of = [&](const torch::Tensor& buffer) {
+    SmallNetwork network;
+    network.register_buffer("odd", buffer);
+    return message_of<Error>([&] { (void)distributed_sgd(communicator, network, .1); });
+  };
+  const auto complex = torch::ones({3}, torch::kComplexFloat);
+  EXPECT_TRUE(says(words_of(complex),
+                   {"buffer odd is of ComplexFloat", "view_as_real", "broadcast_parameters"}));
+  EXPECT_TRUE(says(words_of(torch::eye(4).to_sparse()), {"buffer odd is not dense", "to_dense()"}));
+  EXPECT_TRUE(
+      says(words_of(torch::ones({1}).expand({5})), {"buffer odd has elements in one", "clone()"}));
+  SmallNetwork network;
+  network.register_buffer("odd", complex);
+  auto optimizer = distributed_sgd(communicator, network, .1, {.broadcast_parameters = false});
+  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  optimizer.step();
+  if (communicator.size() > 1) {
+    EXPECT_TRUE(says(message_of<Error>([&] { synchronize_buffers(communicator, network); }),
+                     {"buffer odd is of ComplexFloat"}));
+  }
+  SmallNetwork other;
+  other.register_parameter("spectrum", complex);
+  EXPECT_TRUE(says(message_of<Error>([&] { (void)distributed_sgd(communicator, other, .1); }),
+                   {"parameter spectrum is of ComplexFloat", "view_as_real"}));
+}
+
 RANK_TEST(DistributedOptimizer, BuffersBecomeThoseOfTheLowestActiveRank) {
   SmallNetwork network;
   network.calls.fill_(10 + communicator.rank());
