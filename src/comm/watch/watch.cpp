@@ -188,8 +188,8 @@ void Watch::tell_of_killed_neighbour() {
   const auto mine = read_status(backend_->topology().rank, *blocks_[own_block_], silence_);
   if (mine.longest_wait() < least_wait_for_killed) return;
   const auto reason = fmt::format(
-      "rank {} is gone: its process {} has ended without a word, so it was killed (for "
-      "memory, as a rule) or has crashed",
+      "rank {} is gone: its process {} has ended without a word: it was killed (for memory, as a "
+      "rule), has crashed, or has ended by itself, with exit() or at the end of main()",
       neighbour.rank, neighbour.process);
   tell(options_, fmt::format("watch: {}; {}", reason, what_ends()));
   has_told_end_ = true;
