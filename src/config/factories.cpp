@@ -23,6 +23,8 @@
 #include "kolo/train/objective.h"
 #include "kolo/train/observe/format.h"
 #include "kolo/train/trainer.h"
+#include "settings/choice_reader.h"
+#include "settings/value.h"
 
 namespace kolo {
 
@@ -86,6 +88,24 @@ WeightDecay decay_of(const RunConfig& config, double l2) {
   return decay_of(config.optimizer);
 }
 
+// "mlp of samples of [784] and 10 classes, hidden=[1024, 1024]"
+std::string describe_network(const RunConfig& config, const SampleLayout& layout,
+                             const ModelCatalogue& models) {
+  auto text =
+      fmt::format("{} of samples of [{}]", config.model.name, fmt::join(layout.input_shape, ", "));
+  if (layout.classes > 0)
+    text += fmt::format(" and {} classes", layout.classes);
+  else
+    text += fmt::format(" and targets of [{}]", fmt::join(layout.target_shape, ", "));
+  const auto keys = keys_of(models.find(config.model.name));
+  for (const auto& [key, value] : settings_of(config)) {
+    const auto own = key.substr(key.find('.') + 1);
+    const bool is_own = key.starts_with("model.") && std::ranges::find(keys, own) != keys.end();
+    if (is_own && value != unset_text) text += fmt::format(", {}={}", own, value);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayout& layout,
@@ -103,12 +123,20 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
   const DrawAlone turn;
   torch::manual_seed(derive_seed(config.seed, weights_stream, 0));
   auto network = at_setting(config, "model.name", [&] {
-    return models.make(model.name, model.own,
-                       {.input_shape = layout.input_shape,
-                        .classes = classes,
-                        .output_shape = layout.target_shape,
-                        .input_shapes = layout.input_shapes,
-                        .output_shapes = layout.target_shapes});
+    try {
+      return models.make(model.name, model.own,
+                         {.input_shape = layout.input_shape,
+                          .classes = classes,
+                          .output_shape = layout.target_shape,
+                          .input_shapes = layout.input_shapes,
+                          .output_shapes = layout.target_shapes});
+    } catch (const std::exception& error) {
+      if (!wants_memory(error)) throw;
+      throw InputError(fmt::format(
+          "there is not enough memory for the network {}; make these smaller, or wait until the "
+          "machine has more free memory",
+          describe_network(config, layout, models)));
+    }
   });
   if (!model.freeze.empty())
     at_setting(config, "model.freeze", [&] { network->freeze(model.freeze); });

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <new>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -56,10 +55,8 @@ int exit_status_of(const std::exception& error) {
 std::string message_of(const std::exception& error) {
   if (const auto* const of_files = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
     return describe(*of_files);
+  if (wants_memory(error)) return "there is not enough memory for what was asked for";
   std::string text = error.what();
-  const bool wants_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-                            text.find("can't allocate memory") != std::string::npos;
-  if (wants_memory) return "there is not enough memory for what was asked for";
   // LibTorch adds the place that threw, and addresses.
   for (const auto* const addresses : {"\nException raised from", "\nframe #0:"})
     text.resize(std::min(text.size(), text.find(addresses)));

@@ -49,6 +49,28 @@ TEST(MessageOf, WantOfMemoryIsSaidAlike) {
   EXPECT_EQ(said_of([] { (void)torch::empty({std::int64_t{1} << 50}); }), said);
 }
 
+TEST(ANetworkThatIsTooLarge, IsRefusedWithWhatMakesItSo) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("large.yaml",
+                                 "data: {name: dummy, n_train: 8, n_valid: 8, input_shape: [8]}\n"
+                                 "model: {name: mlp, hidden: [1000000]}\n"
+                                 "optimizer: {name: sgd}\n"
+                                 "training: {batch_size: 4}\n");
+  const auto refused = [&](const std::string& setting) {
+    return message_of<InputError>([&] {
+      (void)prepare_run(load_run_config({file, {}, {setting}, {}, folder / "run"}), {}, {}, 1);
+    });
+  };
+  EXPECT_TRUE(
+      says(refused("data.input_shape=[1000000000]"),
+           {"large.yaml:2: model.name: there is not enough memory for the network mlp of samples "
+            "of [1000000000] and 10 classes, hidden=[1000000]",
+            "make these smaller"}));
+  EXPECT_TRUE(says(refused("data.input_shape=[1000000, 1000000, 1000000]"),
+                   {"mlp of samples of [1000000, 1000000, 1000000]"}))
+      << "the bytes can't be counted";
+}
+
 TEST(SyncBatchNormOfTheTrainer, IsRefusedWhereAModuleKeepsTheTypeOfItsBatchNorm) {
   struct Held final : torch::nn::Module {
     Held() { register_module("norm", norm); }
