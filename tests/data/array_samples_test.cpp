@@ -173,6 +173,13 @@ TEST_P(Arrays, ThatAreNoSamplesAreRefusedByName) {
   EXPECT_TRUE(says(error(), {"the label of sample 1 is -1, expected 0 to"}));
   write<std::int64_t>("labels", {2}, {0, 3});
   EXPECT_TRUE(says(error({.classes = 3}), {"the label of sample 1 is 3, expected 0 to 2"}));
+  write<std::int64_t>("labels", {2}, {0, 500000000});
+  EXPECT_TRUE(says(error(), {named("labels") + ": the label of sample 1 is 500000000, which makes "
+                                               "500000001 classes of 2 samples",
+                             "data.n_classes"}));
+  EXPECT_EQ(ArraySamples(path(), {.classes = 500000001}).layout().classes, 500000001);
+  write<std::int64_t>("labels", {2}, {0, 99999});
+  EXPECT_EQ(ArraySamples(path()).layout().classes, 100000);
   write<float>("labels", {2}, {0, 3});
   EXPECT_TRUE(says(error(), {"labels are one whole number each"}));
   write<std::int64_t>("labels", {2, 2}, {0, 3, 0, 0});

@@ -211,7 +211,16 @@ void ArraySamples::take_labels(std::optional<std::int64_t> classes) {
     throw InputError(fmt::format("data: {}: the label of sample {} is {}, expected 0 to {}",
                                  labels.name(), i, labels_[i], end - 1));
   }
-  layout_.classes = classes.value_or(1 + *std::ranges::max_element(labels_));
+  const auto largest = std::ranges::max_element(labels_);
+  // So many classes, most of them without a sample, are a wrong label.
+  constexpr std::int64_t usual_classes = 100000;
+  if (!classes && *largest >= std::max(usual_classes, labels.rows())) {
+    throw InputError(fmt::format(
+        "data: {}: the label of sample {} is {}, which makes {} classes of {} samples; correct it, "
+        "or give the number of classes (data.n_classes) if it is right",
+        labels.name(), largest - labels_.begin(), *largest, *largest + 1, labels.rows()));
+  }
+  layout_.classes = classes.value_or(1 + *largest);
 }
 
 std::int64_t ArraySamples::size() const {
