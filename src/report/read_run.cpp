@@ -329,6 +329,18 @@ RunRecord read_folder(const std::filesystem::path& folder) {
   return run;
 }
 
+// Reads a file that somebody has named.
+RunRecord read_file(const std::filesystem::path& path) {
+  try {
+    return read_history(path);
+  } catch (const Error&) {
+    if (path.filename() == "history.json") throw;
+    throw InputError(fmt::format(
+        "report: {} is no history of a run; expected a run's folder, or its history.json",
+        path.string()));
+  }
+}
+
 }  // namespace
 
 RunRecord read_run(const std::filesystem::path& path) {
@@ -343,7 +355,7 @@ RunRecord read_run(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(status)) {
     run = read_folder(path);
   } else {
-    run = read_history(path);
+    run = read_file(path);
     run.name = name_of_folder(std::filesystem::absolute(path).parent_path());
   }
   run.source = path;

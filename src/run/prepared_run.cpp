@@ -26,6 +26,7 @@
 #include "run/pipeline_part.h"
 #include "run/run_device.h"
 #include "run/run_lock.h"
+#include "run/trained_run.h"
 #include "run/work_part.h"
 #include "settings/choice_reader.h"
 
@@ -303,6 +304,11 @@ PreparedRun prepare_training(const RunConfig& config, const RunComponents& compo
                              const RunOptions& options, int ranks, bool is_root) {
   auto run = prepare_run(config, components, options, ranks, is_root);
   if (is_root && run.starts_anew()) {
+    const auto study = run.folder.holds_a_run() ? "" : describe_study_in(run.folder.path);
+    if (!study.empty()) {
+      throw InputError(fmt::format("output folder {} is {}; choose another with --output DIR",
+                                   run.folder.path.string(), study));
+    }
     run.folder.require_replaceable();
     require_inputs_elsewhere(run);
   }

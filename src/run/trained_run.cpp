@@ -1,6 +1,7 @@
 #include "run/trained_run.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -23,6 +24,22 @@ namespace kolo {
 
 namespace fs = std::filesystem;
 
+std::string describe_study_in(const fs::path& folder) {
+  for (const auto& [file, what, runs] :
+       {std::array{"sweep.json", "a sweep", "trials"}, {"study.json", "a study", "runs"}}) {
+    std::error_code error;  // a folder that can't be listed counts as empty
+    if (!fs::is_regular_file(folder / file, error)) continue;
+    std::vector<std::string> names;
+    for (fs::directory_iterator entry(folder / runs, error), end; !error && entry != end;
+         entry.increment(error))
+      names.push_back(entry->path().filename());
+    std::ranges::sort(names);
+    return fmt::format("{}, whose runs are in {}{}{}", what, (folder / runs).string(),
+                       names.empty() ? "" : ": ", list_of(names));
+  }
+  return {};
+}
+
 TrainedRun find_trained_run(std::string_view command, const fs::path& path) {
   const fs::path whole = fs::absolute(path).lexically_normal();
   if (fs::exists(whole / "manifest.json")) {
@@ -36,6 +53,9 @@ TrainedRun find_trained_run(std::string_view command, const fs::path& path) {
                     "checkpoints, which holds manifest.json",
                     command, path.string()));
   }
+  const auto study = run.holds_a_run() ? "" : describe_study_in(path);
+  if (!study.empty())
+    throw InputError(fmt::format("{}: {} is {}; name one of them", command, path.string(), study));
   return {run, std::nullopt};
 }
 

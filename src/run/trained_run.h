@@ -30,6 +30,10 @@ struct TrainedRun {
   std::optional<std::filesystem::path> checkpoint;  // where the user has named one by its path
 };
 
+// Text "a sweep, whose runs are in sweep/trials: 001-lr-0.1, ..." of the folder of a sweep or a
+// scaling study; empty: it is neither's.
+[[nodiscard]] std::string describe_study_in(const std::filesystem::path& folder);
+
 // Finds the run or checkpoint at `path`. InputError, which begins with the command: it is neither.
 [[nodiscard]] TrainedRun find_trained_run(std::string_view command,
                                           const std::filesystem::path& path);

@@ -53,6 +53,9 @@ TEST_F(ReportProgram, SaysWhatIsWrong) {
   expect_refused(report({(folder / "nowhere").string(), "-o", page}), "nowhere");
   expect_refused(report({run, "-o", (folder / "nowhere/page.html").string()}),
                  "there is no folder");
+  for (const auto* const name : {"config.yaml", "run.json"})
+    expect_refused(report({folder.write(name, "{}").string(), "-o", page}),
+                   "is no history of a run; expected a run's folder, or its history.json");
   expect_refused(report({run, "-o", run}), "is a folder");
   expect_refused(report({run, "-o", page, "--target", "0.6"}), "most runs reach");
   expect_refused(report({}), "RUN... is missing");

@@ -45,6 +45,12 @@ TEST_F(SweepProgram, FourTrialsOfWhichOneFails) {
   EXPECT_TRUE(says(text_of("sweep/report.html"), {"What the settings do"}));
   EXPECT_TRUE(succeeds(run_kolo({"report", folder / "sweep", "-o", folder / "page.html"})));
 
+  const std::string is_sweep =
+      "is a sweep, whose runs are in " + (folder / "sweep/trials: 001-").string();
+  EXPECT_TRUE(is_refused(run_kolo({"eval", folder / "sweep"}), {"eval: ", is_sweep}));
+  EXPECT_TRUE(is_refused(run_kolo({"predict", folder / "sweep", data()}), {"predict: ", is_sweep}));
+  EXPECT_TRUE(is_refused(train({}, "sweep"), {"output folder", is_sweep, "--output DIR"}));
+
   EXPECT_EQ(sweep(words).exit_code, 1);  // the failed ones once more, and no others
   EXPECT_EQ(read().trials[2].failures, 2);
   const auto before = read().to_json();
