@@ -213,6 +213,11 @@ OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& con
 void OnlineNetwork::Inside::make_network(const OnlineComponents& components) {
   const auto make = maker_of(config_, components);
   network_ = make_with_seed(make, config_.seed);
+  if (!network_) {
+    throw InputError(
+        "model.name: own: OnlineComponents::network has returned a null pointer; have it return a "
+        "network");
+  }
   const auto is_frozen = [](const torch::Tensor& each) { return !each.requires_grad(); };
   has_tensors_outside_ =
       !network_->buffers().empty() || std::ranges::any_of(network_->parameters(), is_frozen);

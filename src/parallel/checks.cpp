@@ -58,7 +58,7 @@ bool all_finite(const Communicator& communicator, const ParameterArena& arena) {
 FiniteCheck::FiniteCheck(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
                          std::int64_t most_skipped_in_a_row)
     : communicator_(std::move(communicator)),
-      arena_(std::move(arena)),
+      arena_(parallel::given(arena, "FiniteCheck", "arena")),
       most_in_a_row_(most_skipped_in_a_row) {}
 
 bool FiniteCheck::may_step(std::int64_t step, double loss) {

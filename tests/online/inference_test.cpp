@@ -36,6 +36,16 @@ OnlineNetwork two_of_each() {
                        components);
 }
 
+TEST(OnlineInference, NoNetworkIsRefused) {
+  OnlineComponents components;
+  components.network = [] { return nullptr; };
+  const auto config = load_online_config("model: {name: own}\noptimizer: {name: sgd, lr: 0.01}\n");
+  EXPECT_NE(message_of<InputError>([&] {
+              const OnlineNetwork network(Communicator::solo(), config, components);
+            }).find("OnlineComponents::network has returned a null pointer"),
+            std::string::npos);
+}
+
 TEST(OnlineInference, TakesAndGivesSeveralTensors) {
   auto network = two_of_each();
   const auto a = torch::randn({8, 3}), b = torch::randn({2, 8}).t();

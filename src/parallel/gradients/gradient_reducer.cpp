@@ -5,6 +5,7 @@
 #include <torch/nn/modules/embedding.h>
 
 #include "parallel/gradients/reducer_state.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -80,7 +81,8 @@ void GradientReducer::State::reset_statistics() {
 GradientReducer::GradientReducer(const Communicator& communicator,
                                  std::shared_ptr<ParameterArena> arena,
                                  const ReducerOptions& options)
-    : state_(std::make_shared<State>(communicator, std::move(arena), options)) {
+    : state_(std::make_shared<State>(communicator,
+                                     parallel::given(arena, "GradientReducer", "arena"), options)) {
   state_->attach();
 }
 

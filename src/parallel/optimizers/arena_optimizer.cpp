@@ -5,6 +5,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -52,7 +53,8 @@ bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_byt
 
 ArenaOptimizer::ArenaOptimizer(std::shared_ptr<ParameterArena> arena,
                                std::shared_ptr<const FlatOptimizer> optimizer)
-    : BucketOptimizer(std::move(arena), optimizer, optimizer->name()) {
+    : BucketOptimizer(std::move(arena), optimizer,
+                      parallel::given(optimizer, "ArenaOptimizer", "optimizer")->name()) {
   allocate_state();
 }
 
@@ -60,7 +62,8 @@ ArenaOptimizer::ArenaOptimizer(const Communicator& communicator,
                                const std::shared_ptr<ParameterArena>& arena,
                                std::shared_ptr<const FlatOptimizer> optimizer,
                                const StepSharing& sharing)
-    : BucketOptimizer(arena, optimizer, optimizer->name()) {
+    : BucketOptimizer(arena, optimizer,
+                      parallel::given(optimizer, "ArenaOptimizer", "optimizer")->name()) {
   const auto& topology = communicator.topology();
   if (arena->device().is_cpu() && topology.nodes < topology.size &&
       is_worth_sharing(*optimizer, arena->plan().total_bytes, sharing))

@@ -39,7 +39,7 @@ void require_trainable(const BucketPlan& plan, std::string_view name) {
 
 BucketOptimizer::BucketOptimizer(std::shared_ptr<ParameterArena> arena,
                                  std::shared_ptr<const FlatOptimizer> algorithm, std::string name)
-    : arena_(std::move(arena)),
+    : arena_(parallel::given(arena, name.c_str(), "arena")),
       version_(arena_->version()),
       name_(std::move(name)),
       algorithm_(std::move(algorithm)),

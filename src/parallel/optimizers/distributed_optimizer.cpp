@@ -121,14 +121,13 @@ namespace kolo {
 namespace {
 
 // Throws unless the optimizer has all trainable parameters of the module and none of others.
-torch::optim::Optimizer& checked(const std::shared_ptr<torch::optim::Optimizer>& optimizer,
+torch::optim::Optimizer& checked(torch::optim::Optimizer& optimizer,
                                  const torch::nn::Module& module) {
-  if (!optimizer) throw Error("parallel: DistributedOptimizer needs an optimizer");
   std::set<const torch::TensorImpl*> optimized, known;
   std::vector<std::string> problems;
   for (const auto& parameter : module.parameters()) known.insert(parameter.unsafeGetTensorImpl());
-  for (std::size_t group = 0; group < optimizer->param_groups().size(); ++group) {
-    for (const torch::Tensor& parameter : optimizer->param_groups()[group].params()) {
+  for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group) {
+    for (const torch::Tensor& parameter : optimizer.param_groups()[group].params()) {
       optimized.insert(parameter.unsafeGetTensorImpl());
       if (known.contains(parameter.unsafeGetTensorImpl())) continue;
       problems.push_back(fmt::format("a tensor of [{}] in its group {} is not the module's",
@@ -139,7 +138,7 @@ torch::optim::Optimizer& checked(const std::shared_ptr<torch::optim::Optimizer>&
     if (item.value().requires_grad() && !optimized.contains(item.value().unsafeGetTensorImpl()))
       problems.push_back(fmt::format("it lacks {}", item.key()));
   }
-  if (problems.empty()) return *optimizer;
+  if (problems.empty()) return optimizer;
   throw Error(
       fmt::format("parallel: the optimizer doesn't fit the module: {}; make it from "
                   "module.parameters(), of the module that is given here",
@@ -159,7 +158,11 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& communicator,
                                            const TrainedModules& modules,
                                            std::shared_ptr<torch::optim::Optimizer> optimizer,
                                            const DistributedOptimizerOptions& options)
-    : Optimizer(checked(optimizer, modules.module()).param_groups(), optimizer->defaults().clone()),
+    : Optimizer(
+          checked(*parallel::given(optimizer, "DistributedOptimizer", "optimizer"),
+                  modules.module())
+              .param_groups(),
+          parallel::given(optimizer, "DistributedOptimizer", "optimizer")->defaults().clone()),
       communicator_(communicator),
       modules_(modules),
       optimizer_(std::move(optimizer)),

@@ -74,7 +74,9 @@ class ReduceScatterHook final : public GradientHook {
 ShardedArenaOptimizer::ShardedArenaOptimizer(const Communicator& communicator,
                                              const std::shared_ptr<ParameterArena>& arena,
                                              std::shared_ptr<const FlatOptimizer> optimizer)
-    : BucketOptimizer(arena, optimizer, "sharded " + optimizer->name()),
+    : BucketOptimizer(
+          arena, optimizer,
+          "sharded " + parallel::given(optimizer, "ShardedArenaOptimizer", "optimizer")->name()),
       communicator_(arena->gradient_communicator(communicator)) {
   if (algorithm().is_layerwise()) {
     throw InputError(

@@ -23,7 +23,7 @@ torch::optim::OptimizerParamGroup group_of(const torch::nn::Module& module, doub
 
 // An average's history of rates is no part of a state of torch::optim, and nobody would ask for it.
 std::shared_ptr<const FlatOptimizer> not_averaging(std::shared_ptr<const FlatOptimizer> algorithm) {
-  if (!algorithm->for_use()) return algorithm;
+  if (!parallel::given(algorithm, "ShardedOptimizer", "algorithm")->for_use()) return algorithm;
   throw InputError(
       fmt::format("parallel: {} trains other parameters than those to use a network with, which an "
                   "optimizer of torch::optim can't tell apart; take TrainingStep, which has "

@@ -129,7 +129,7 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
     : communicator_(std::move(communicator)),
       world_(settings.world ? std::optional(settings.world->with_own_order("agreement"))
                             : std::nullopt),
-      network_(std::move(network)),
+      network_(parallel::given(network, "TrainingStep", "network")),
       settings_(checked(settings)),
       arena_(make_arena(communicator_, *network_, settings_)),
       ordered_(make_ordered_average(communicator_, *arena_, settings_)),

@@ -13,6 +13,7 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/comm/topology.h"
 
@@ -45,6 +46,15 @@ void unfuse(const FusedTensors& fused, torch::TensorList tensors);
 }  // namespace kolo
 
 namespace kolo::parallel {
+
+// The pointer that a program has given a class ("ArenaOptimizer") as its `what` ("optimizer").
+// InputError where it is null.
+template <typename Pointer>
+[[nodiscard]] const Pointer& given(const Pointer& pointer, const char* who, const char* what) {
+  if (pointer) return pointer;
+  throw InputError(std::string("parallel: ") + who + ": the " + what +
+                   " is a null pointer; make one before, and give it to " + who);
+}
 
 // Elements of a contiguous tensor of type T.
 template <typename T>

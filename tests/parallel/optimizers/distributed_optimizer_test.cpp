@@ -3,6 +3,7 @@
 #include <torch/optim/lbfgs.h>
 
 #include "kolo/base/error.h"
+#include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "parallel/optimizers/sgd_of.h"
 #include "parallel/small_network.h"
@@ -132,6 +133,20 @@ void sparse_and_dense_training_are_equal(const Communicator& communicator,
 RANK_TEST(DistributedOptimizer, SparseAndDenseTrainingAreEqual) {
   for (const auto maximum_norm : {std::optional<double>(), std::optional(.01)})
     sparse_and_dense_training_are_equal(communicator, maximum_norm);
+}
+
+RANK_TEST(DistributedOptimizer, NullPointersAreRefused) {
+  SmallNetwork network;
+  EXPECT_TRUE(says(message_of<InputError>([&] {
+                     const DistributedOptimizer optimizer(
+                         communicator, network, std::shared_ptr<torch::optim::Optimizer>());
+                   }),
+                   {"DistributedOptimizer: the optimizer is a null pointer"}));
+  EXPECT_THROW(ShardedOptimizer(communicator, network, nullptr), InputError);
+  const auto arena = std::make_shared<ParameterArena>(communicator, network);
+  EXPECT_THROW(ArenaOptimizer(arena, nullptr), InputError);
+  EXPECT_THROW(ArenaOptimizer(nullptr, make_sgd({})), InputError);
+  EXPECT_THROW(GradientReducer(communicator, std::shared_ptr<ParameterArena>()), InputError);
 }
 
 RANK_TEST(DistributedOptimizer, TensorsThatCannotBeSentAreNamed) {
