@@ -80,15 +80,20 @@ void require_mpi() {
   }
 }
 
+// Open MPI's MPI_Comm_f2c() gives a null pointer, which is not MPI_COMM_NULL, for an integer that
+// is no communicator's. MPI ends the process where it sees one; 0 is none in MPICH either.
 void require_ranks(MPI_Comm communicator) {
+  const auto refuse = [](std::string_view what) {
+    throw InputError(
+        fmt::format("comm: kolo::initialize: the communicator is {}; expected an "
+                    "intra-communicator of ranks that all call this",
+                    what));
+  };
+  if (communicator == MPI_COMM_NULL) refuse("MPI_COMM_NULL");
+  if (communicator == MPI_Comm()) refuse("a null pointer, or of an integer that stands for none");
   int is_inter = 0;
-  if (communicator != MPI_COMM_NULL)
-    check_mpi(MPI_Comm_test_inter(communicator, &is_inter), "MPI_Comm_test_inter");
-  if (communicator != MPI_COMM_NULL && is_inter == 0) return;
-  throw InputError(
-      fmt::format("comm: kolo::initialize: the communicator is {}; expected an intra-communicator "
-                  "of ranks that all call this",
-                  is_inter != 0 ? "an inter-communicator" : "MPI_COMM_NULL"));
+  check_mpi(MPI_Comm_test_inter(communicator, &is_inter), "MPI_Comm_test_inter");
+  if (is_inter != 0) refuse("an inter-communicator");
 }
 
 std::string describe_rank(MPI_Comm communicator) {

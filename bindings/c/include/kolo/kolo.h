@@ -18,7 +18,8 @@
  *
  * Errors. Every call except kolo_abi_version() and kolo_last_message() returns a status: KOLO_OK
  * (0) or the kind of error. kolo_last_message() then returns a message that names call, rank and
- * argument. No call ends the process or throws. A call that fails writes nothing, except that
+ * argument. No call ends the process or throws; MPI itself may end it if kolo_initialize() is given
+ * a communicator that was freed, or never was one. A call that fails writes nothing, except that
  * kolo_infer() may have written outputs.
  *
  * Handles are values and may be copied. A call with NULL or with a dead handle returns KOLO_STATE.
