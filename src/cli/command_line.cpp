@@ -98,8 +98,8 @@ void refuse_course_options(const CLI::App& command, Words words) {
 
 // Refuses options without a value, and flags with one. In "--output= training.n_epochs=2", where a
 // shell variable was empty, CLI11 would take the next word for the value. Options after the program
-// of `kolo run` are not kolo's.
-void require_values(const CLI::App& command, Words words) {
+// of `kolo run` are not kolo's; returns the number of words before it.
+std::size_t require_values(const CLI::App& command, Words words) {
   const bool has_program = command.get_prefix_command();
   for (std::size_t index = has_program ? 1 : 0; index < words.size(); ++index) {
     const auto& word = words[index];
@@ -118,9 +118,10 @@ void require_values(const CLI::App& command, Words words) {
                                    option->get_type_name(), word));
     }
     if (!has_program) continue;
-    if (!is_option) return;
+    if (!is_option) return index;
     if (wants_value && name == word) ++index;
   }
+  return words.size();
 }
 
 std::vector<std::string> option_names(const CLI::App& command) {
@@ -253,7 +254,10 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
   }
   const auto& command = known_command(app_, words);
   if (!words.empty() && words[0] == "train") give_resume_its_value(words);
-  require_values(command, words);
+  const auto own = require_values(command, words);
+  // Ends the options of `kolo run`. To CLI11 what comes after it is of the command above.
+  if (own < words.size() && words[own] == "--")
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(own));
   try {
     auto reversed = words;
     std::ranges::reverse(reversed);

@@ -43,7 +43,6 @@ std::string find_program(const std::string& name) {
 
 std::vector<std::string> require_program(const RunArguments& arguments) {
   auto program = arguments.program;
-  if (!program.empty() && program[0] == "--") program.erase(program.begin());
   if (program.empty()) throw InputError("run: name the program to run; see kolo run --help");
   if (program[0].starts_with('-')) {
     throw InputError(fmt::format(
@@ -126,7 +125,7 @@ void add_run_command(CLI::App& app, Chosen& chosen) {
                   "Write the output of each rank to DIR/rank-0003.log instead");
   command->add_flag("--as-rank", arguments->as_rank)->group("");
   command->footer(
-      "Options of kolo come first, then PROGRAM ARGUMENTS...\n"
+      "Options of kolo come first, then PROGRAM ARGUMENTS..., also after a --\n"
       "Each line of output begins with its [rank]. Ranks share the cores, and OMP_NUM_THREADS is "
       "set to match. The program need not use MPI.\n\n"
       "Ctrl-C or SIGTERM reaches the ranks as one SIGTERM; a second one kills them. SIGUSR1 is "

@@ -170,6 +170,8 @@ TEST(CommandLine, WhatIsRightIsUnderstood) {
        std::vector<Words>{{"train", "c.yaml", "-n", "2", "training.n_epochs=3", "-o", "out"},
                           {"train", "c.yaml", "--batch_size=16", "--optimizer", "name=SGD,lr=0.1"},
                           {"run", "-n", "2", "./program", "--lr=", "--json", "-n", "two"},
+                          {"run", "-n", "2", "--", "./program", "x", "--", "--lr="},
+                          {"run", "--", "./program"},
                           {"report", "a", "b", "-o", "page.html"},
                           {"data", "nbody", "-o", "x.h5", "--crop", "64", "--seed", "0"},
                           {"help"},

@@ -135,7 +135,7 @@ TEST_F(MachineAsItIs, CpusAreCountedAsTheProcessWasStarted) {
 
 TEST_F(MachineAsItIs, OpenMpsBindingIsForTheUsersProgramsOnly) {
   const std::map<std::string, std::string> binding{{"OMP_PROC_BIND", "close"}};
-  const auto result = start_kolo({"run", "-n", "1", "--launcher", "processes", "sh", "-c",
+  const auto result = start_kolo({"run", "-n", "1", "--launcher", "processes", "--", "sh", "-c",
                                   "echo bind=$OMP_PROC_BIND before=$KOLO_OMP_PROC_BIND_BEFORE"},
                                  binding);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
