@@ -3,7 +3,9 @@
 #include <optional>
 #include <utility>
 
-#include "kolo/base/checked.h"
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
 
 namespace kolo {
 
@@ -17,17 +19,29 @@ struct TorchSampler::State {
   std::optional<std::pair<std::int64_t, std::int64_t>> next = std::nullopt;
 };
 
+namespace {
+
+// InputError that names what the count is of; a negative number has become a huge one.
+std::int64_t count_of(const char* what, std::size_t count) {
+  if (std::in_range<std::int64_t>(count)) return static_cast<std::int64_t>(count);
+  throw InputError(fmt::format(
+      "parallel: TorchSampler: {} is {} ({} before it became unsigned); expected 0 or more", what,
+      count, static_cast<std::int64_t>(count)));
+}
+
+}  // namespace
+
 TorchSampler::TorchSampler(std::size_t dataset_size, const Communicator& communicator,
                            const SamplerOptions& options)
     : TorchSampler(dataset_size, communicator.rank(), communicator.size(), options) {}
 
 TorchSampler::TorchSampler(std::size_t dataset_size, int rank, int ranks,
                            const SamplerOptions& options)
-    : state_(std::make_shared<State>(
-          State{.rank = rank,
-                .ranks = ranks,
-                .options = options,
-                .sampler = {narrow<std::int64_t>(dataset_size), rank, ranks, options}})) {}
+    : state_(std::make_shared<State>(State{
+          .rank = rank,
+          .ranks = ranks,
+          .options = options,
+          .sampler = {count_of("the size of the dataset", dataset_size), rank, ranks, options}})) {}
 
 void TorchSampler::reset(torch::optional<std::size_t> new_size) {
   State& state = *state_;
@@ -35,7 +49,8 @@ void TorchSampler::reset(torch::optional<std::size_t> new_size) {
                                      .value_or(std::pair<std::int64_t, std::int64_t>(
                                          state.has_begun ? state.sampler.epoch() + 1 : 0, 0));
   if (new_size) {
-    state.sampler = {narrow<std::int64_t>(*new_size), state.rank, state.ranks, state.options};
+    state.sampler = {count_of("the size of the dataset", *new_size), state.rank, state.ranks,
+                     state.options};
   }
   state.sampler.start_epoch(epoch, position);
   state.has_begun = true;
@@ -43,7 +58,7 @@ void TorchSampler::reset(torch::optional<std::size_t> new_size) {
 
 torch::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_size) {
   if (!state_->has_begun) reset();
-  const auto samples = state_->sampler.next(narrow<std::int64_t>(batch_size));
+  const auto samples = state_->sampler.next(count_of("the size of a batch", batch_size));
   if (samples.empty()) return {};
   return std::vector<std::size_t>(samples.begin(), samples.end());
 }

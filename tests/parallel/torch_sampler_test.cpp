@@ -10,8 +10,10 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
 #include "kolo/parallel/initialize.h"
+#include "support/errors.h"
 
 namespace kolo {
 namespace {
@@ -40,6 +42,15 @@ Samples draw_epoch(Loader& loader, int batches = -1) {
     if (--batches == 0) break;
   }
   return samples;
+}
+
+TEST(TorchSampler, ANegativeSizeIsNamed) {
+  const auto minus_one = static_cast<std::size_t>(-1);
+  EXPECT_THAT(testing::message_of<InputError>([&] { TorchSampler(minus_one, 0, 1); }),
+              ::testing::HasSubstr("the size of the dataset is 18446744073709551615 (-1 before"));
+  TorchSampler sampler(4, 0, 1);
+  EXPECT_THROW(sampler.reset(minus_one), InputError);
+  EXPECT_THROW((void)sampler.next(minus_one), InputError);
 }
 
 TEST(TorchSampler, EverySampleIsDrawnOnceAnEpochInAnotherOrderEachTime) {
