@@ -101,6 +101,19 @@ std::vector<torch::Tensor> Inference::outputs_for(const std::vector<torch::Tenso
 
 namespace {
 
+// Other overlaps than those of a stride of 0, as that of a broadcast view, are not looked for.
+void require_own_elements(std::span<const Array> outputs, const Call& call) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (std::size_t axis = 0; axis < outputs[i].lengths().size(); ++axis) {
+      if (outputs[i].stride[axis] != 0 || outputs[i].shape[axis] == 1) continue;
+      refuse(call, fmt::format("outputs[{}]", i),
+             fmt::format("its stride {} is 0 over {} elements, which are one in memory; expected "
+                         "elements of their own",
+                         axis, outputs[i].shape[axis]));
+    }
+  }
+}
+
 void require_fitting(const SampleArrays& outputs, const std::vector<torch::Tensor>& tensors,
                      const Call& call) {
   if (outputs.shapes().size() != tensors.size()) {
@@ -126,6 +139,7 @@ void Inference::infer(std::span<const Array> inputs, std::span<const Array> outp
   const SampleArrays to(outputs, training_.samples, training_.column_axis, call, "outputs");
   if (inputs.empty()) refuse(call, "inputs", "there are none; expected an array or more");
   if (outputs.empty()) refuse(call, "outputs", "there are none; expected an array or more");
+  require_own_elements(outputs, call);
   const std::shared_lock lock(changes_);
   const auto replica = lease();
   const auto& normalization = *replica->weights->normalization;

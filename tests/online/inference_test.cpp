@@ -84,6 +84,18 @@ TEST(OnlineInference, RefusesOutputsThatDontFit) {
             std::string::npos);
 }
 
+TEST(OnlineInference, RefusesOutputsThatShareElements) {
+  auto network = two_of_each();
+  const auto a = torch::randn({8, 3}), b = torch::randn({8, 2});
+  auto first = torch::zeros({8, 4}), second = torch::zeros({1, 1});
+  const auto words = message_of<InputError>([&] {
+    network.infer(std::vector{array_of(a), array_of(b)},
+                  std::vector{array_of(first), array_of(second.expand({8, 1}))});
+  });
+  EXPECT_NE(words.find("outputs[1]: its stride 0 is 0 over 8 elements"), std::string::npos)
+      << words;
+}
+
 // Infers while another thread trains: each answer is that of one version.
 TEST(OnlineInference, IsThreadSafe) {
   OnlineNetwork network(Communicator::solo(), testing::linear_config());
