@@ -143,7 +143,7 @@ RANK_TEST(JoinedRanks, BatchNormIsOverActiveRanks) {
 RANK_TEST(JoinedRanks, PowerSgdBeginsAnewAfterAJoin) {
   const auto world = communicator.checked();
   SmallNetwork network(40), reference(40);
-  const auto hook = [] { return power_sgd({.rank = 1}); };
+  const auto hook = [] { return power_sgd({.rank = 1, .start_step = 0}); };
   GradientReducer reducer(world, network, {.rebuild_buckets = false, .hook = hook()});
   const auto average = [&](GradientReducer& with, SmallNetwork& of, int step) {
     with.clear_gradients();
