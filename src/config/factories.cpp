@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/memory_failure.h"
 #include "config/settle.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "base/file_failure.h"
+#include "base/memory_failure.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/processes.h"

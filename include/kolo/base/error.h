@@ -1,9 +1,7 @@
 #pragma once
 
-#include <new>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <system_error>
 
 namespace kolo {
@@ -33,16 +31,6 @@ class StateError : public Error {
  public:
   using Error::Error;
 };
-
-// Tells whether an exception is for want of memory. LibTorch's has no type of its own, and says
-// otherwise where the number of bytes can't be counted.
-[[nodiscard]] inline bool wants_memory(const std::exception& error) {
-  const std::string_view text = error.what();
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-         text.find("can't allocate memory") != std::string_view::npos ||
-         text.find("calculation overflowed") != std::string_view::npos ||
-         text.find("multiplication overflow") != std::string_view::npos;
-}
 
 // "cannot open x.gz: No such file or directory" for an errno value.
 [[nodiscard]] inline std::string system_error_text(const std::string& what, int error_number) {
