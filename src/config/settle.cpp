@@ -149,7 +149,7 @@ int replicas_of(const RunConfig& config, int ranks) {
 
 int most_replicas_of_rank(const RunConfig& config, int ranks) {
   const int parts = config.training.virtual_ranks;
-  return parts > 0 ? (parts + ranks - 1) / ranks : 1;
+  return parts > 0 ? divide_up(parts, ranks) : 1;
 }
 
 std::string_view replica_name(const RunConfig& config, int ranks) {
