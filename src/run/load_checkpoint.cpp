@@ -130,17 +130,17 @@ ResumePoint resume_point(const LoadedCheckpoint& loaded) {
   const auto& state = loaded.content.state;
   try {
     ResumePoint point{loaded.path, loaded.step};
-    point.epoch = state.at("epoch").get<std::int64_t>();
-    point.position = state.at("position").get<std::int64_t>();
-    point.best_epoch = state.at("best_epoch").get<std::int64_t>();
-    point.ranks = state.at("ranks").get<int>();
+    point.epoch = json_value<std::int64_t>(state, "epoch");
+    point.position = json_value<std::int64_t>(state, "position");
+    point.best_epoch = json_value<std::int64_t>(state, "best_epoch");
+    point.ranks = json_value<int>(state, "ranks");
     point.made_with = state.value("made_with", nlohmann::json());
-    point.samples = state.at("training_samples").get<std::int64_t>();
+    point.samples = json_value<std::int64_t>(state, "training_samples");
     point.run = loaded.path.parent_path().parent_path();
     return point;
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const JsonError& error) {
     throw Error(fmt::format("resume: the state.json of {} is not one of kolo's: {}",
-                            loaded.path.string(), in_plain_words(error)));
+                            loaded.path.string(), error.what()));
   }
 }
 

@@ -315,8 +315,8 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
 void Trainer::restore_warmup(const nlohmann::json& state) {
   const auto saved = state.find(warmup_key);
   if (saved == state.end() || options_.ends_with_steps(training_.batches())) return;
-  const Warmup before{saved->at("steps").get<std::int64_t>(),
-                      saved->at("steps_of_epoch").get<std::int64_t>()};
+  const Warmup before{json_value<std::int64_t>(*saved, "steps"),
+                      json_value<std::int64_t>(*saved, "steps_of_epoch")};
   if (before.steps != warmup_.steps || before.steps_of_epoch == warmup_.steps_of_epoch ||
       before.steps == 0 || before.steps_of_epoch == 0)
     return;
@@ -339,10 +339,13 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   const auto text = broadcast_bytes(communicator_, is_root ? saved.state.dump() : "");
   try {
     const auto state = nlohmann::json::parse(text);
-    const auto counts = state.value(left_out_key, nlohmann::json::object());
+    const auto counts =
+        state.contains(left_out_key) ? json_member(state, left_out_key) : nlohmann::json::object();
     std::vector<std::int64_t> left_out;
-    for (const auto& parameter : step_.arena()->plan().parameters)
-      left_out.push_back(counts.value(parameter.name, std::int64_t{0}));
+    for (const auto& parameter : step_.arena()->plan().parameters) {
+      const auto* const name = parameter.name.c_str();
+      left_out.push_back(counts.contains(name) ? json_value<std::int64_t>(counts, name) : 0);
+    }
     const auto replicas = step_.replicas();
     step_.optimizer().scatter_state(replicas, left_out, [&](const std::vector<NamedTensor>& whole) {
       hand_out(saved.optimizer, whole);
@@ -358,18 +361,16 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
                           : state_.epoch * training_.batches() + done_in_epoch - state_.step;
     restore_warmup(state);
     if (averages) {
-      const auto& rates = state.at(rates_key);
+      const auto& rates = json_member(state, rates_key);
       step_.optimizer().set_rate_history(
           {number_or_unmeasured(rates, "largest"), number_or_unmeasured(rates, "sum_of_squares")});
     }
     // A training in another precision had none.
     if (step_.scaler() && state.contains("loss_scale")) {
-      const auto& scale = state.at("loss_scale");
+      const auto& scale = json_member(state, "loss_scale");
       step_.scaler()->restore(
-          {scale.at("scale").get<double>(), scale.at("good_steps").get<std::int64_t>()});
+          {json_value<double>(scale, "scale"), json_value<std::int64_t>(scale, "good_steps")});
     }
-  } catch (const nlohmann::json::exception& error) {
-    refuse_state(in_plain_words(error));
   } catch (const JsonError& error) {
     refuse_state(error.what());
   }

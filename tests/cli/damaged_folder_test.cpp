@@ -2,6 +2,7 @@
 // said with the file's name before anything starts.
 #include <fstream>
 #include <random>
+#include <tuple>
 
 #include "cli/small_runs.h"
 #include "support/matchers.h"
@@ -85,6 +86,25 @@ TEST_F(DamagedFolder, EachFileMattersNotOrIsNamed) {
       expect_sane(file, damages().front());
     else
       for (const auto& damage : damages()) expect_sane(file, damage);
+  }
+}
+
+// The files are whole, but what they say is not kolo's.
+TEST_F(DamagedFolder, AStateOfAnotherKindIsSaidInWordsOfTheFile) {
+  ASSERT_EQ(train({"--stop-after-epochs", "1"}, "whole").exit_code, 75);
+  const nlohmann::json empty = nlohmann::json::object();
+  for (const auto& [key, value, words] :
+       {std::tuple{"epoch", nlohmann::json(),
+                   "the key \"epoch\": expected a whole number, got null"},
+        {"best_epoch", "x", "the key \"best_epoch\": expected a whole number, got \"x\""},
+        {"ranks", nlohmann::json(), "the key \"ranks\""},
+        {"warmup", empty, "the key \"steps\" is missing"}}) {
+    auto checkpoint = newest("whole").content;
+    checkpoint.state[key] = value;
+    copy("whole", "run");
+    fs::remove_all(folder / "run/checkpoints");
+    (void)store("run").save(25, checkpoint, false);
+    EXPECT_TRUE(ends_with(train({"--resume"}), 1, {"state.json", "is not one of kolo's: ", words}));
   }
 }
 

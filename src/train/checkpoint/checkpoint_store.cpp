@@ -164,13 +164,13 @@ std::vector<Manifest::File> in_order(std::vector<Manifest::File> files) {
 nlohmann::json read_state(const std::filesystem::path& path, std::int64_t step) {
   try {
     auto state = read_json(path);
-    if (state.at("step").get<std::int64_t>() != step)
+    const auto own = json_value<std::int64_t>(state, "step");
+    if (own != step)
       throw Error(fmt::format("checkpoint: {} is of step {}, its folder of step {}", path.string(),
-                              state.at("step").dump(), step));
+                              own, step));
     return state;
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(
-        fmt::format("checkpoint: {} is malformed: {}", path.string(), in_plain_words(error)));
+  } catch (const JsonError& error) {
+    throw Error(fmt::format("checkpoint: {} is malformed: {}", path.string(), error.what()));
   }
 }
 

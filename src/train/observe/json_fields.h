@@ -92,7 +92,12 @@ class JsonReader {
       if (!known) refuse_json(key, "one of " + join(known_names<T>()), quote(name));
       value = *known;
     } else if constexpr (std::ranges::range<T> && !std::same_as<T, std::string>) {
-      value = json_list(json_, key).template get<T>();
+      const auto& list = json_list(json_, key);
+      try {
+        value = list.template get<T>();
+      } catch (const nlohmann::json::exception&) {
+        refuse_json(key, "a list of values of another kind", list.dump());
+      }
     } else {
       value = json_value<T>(json_, key);
     }
