@@ -174,7 +174,7 @@ std::vector<fs::path> earlier_pictures(const fs::path& folder) {
 // Captions say what the samples were taken for. Error: writing failed.
 std::vector<fs::path> draw_evaluation(const RunEvaluation& evaluation, const fs::path& folder) {
   std::error_code error;
-  fs::create_directories(folder, error);
+  const bool is_new = fs::create_directories(folder, error);
   if (error)
     throw Error(
         fmt::format("eval: --pictures: cannot make {}: {}", folder.string(), error.message()));
@@ -187,6 +187,7 @@ std::vector<fs::path> draw_evaluation(const RunEvaluation& evaluation, const fs:
     files.push_back(folder / fmt::format("sample-{:06}.png", sample.index));
     write_file_atomically(files.back(), draw_picture(*picture));
   }
+  if (files.empty() && is_new) fs::remove(folder, error);
   return files;
 }
 
