@@ -41,7 +41,9 @@ constexpr std::chrono::milliseconds moment{200}, end_of_ranks{20000};
 
 void RunLock::start(bool starts_anew) {
   std::error_code error;
-  is_new_ = !std::filesystem::exists(folder_.path, error);
+  for (auto made = std::filesystem::absolute(folder_.path, error);
+       made.has_relative_path() && !std::filesystem::exists(made, error); made = made.parent_path())
+    new_.push_back(made);
   is_marked_here_ = folder_.make();
   starter_ = take(folder_, starter_file, moment);
   if (!starts_anew || !folder_.holds_own_names()) return;
@@ -84,7 +86,7 @@ void RunLock::restore_folder() {
   writer_.reset();
   if (moved_) return give_name_back();
   std::error_code error;
-  if (is_new_) std::filesystem::remove(folder_.path, error);
+  for (const auto& made : new_) std::filesystem::remove(made, error);  // if it is empty
 }
 
 void RunLock::give_name_back() {

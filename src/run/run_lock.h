@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kolo/base/folder_lock.h"
 #include "run/run_folder.h"
@@ -64,7 +65,8 @@ class RunLock {
   RunFolder folder_;
   std::unique_ptr<FolderLock> starter_, writer_;
   std::optional<std::filesystem::path> moved_;
-  bool is_new_ = false, is_marked_here_ = false;  // the folder; marked: it was new or empty
+  std::vector<std::filesystem::path> new_;  // the folder, and those around it, that weren't there
+  bool is_marked_here_ = false;             // it was new or empty
 };
 
 }  // namespace kolo

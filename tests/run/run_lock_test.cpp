@@ -87,7 +87,7 @@ TEST_F(FolderOfNoRun, RanksThatOutliveTheirLauncherKeepIt) {
 
 TEST_F(FolderOfNoRun, IsRemovedUnlessItWasThere) {
   fs::create_directories(folder / "there");
-  for (const char* name : {"there", "there/new/"}) {
+  for (const char* name : {"there", "there/new/", "there/around/new"}) {
     { const auto lock = RunLock::of_launcher({folder / name}, true); }
     EXPECT_TRUE(fs::is_empty(folder / "there")) << name;
   }

@@ -61,11 +61,14 @@ bool tells_an_end(std::string_view line) {
   return has("kolo: ") && !has("kolo: warning");
 }
 
-// Recognizes boxes of Open MPI 4 and 5.
+// Recognizes boxes of Open MPI 4 and 5 that say no more than kolo or a rank does.
 bool repeats_a_failure(const std::string& box) {
   const auto words = {"processes exited with non-zero status",
-                      "Per user-direction, the job has been aborted", "MPI_ABORT was invoked",
-                      "MPI_Abort() was called", "mpirun noticed that process rank"};
+                      "Per user-direction, the job has been aborted",
+                      "MPI_ABORT was invoked",
+                      "MPI_Abort() was called",
+                      "mpirun noticed that process rank",
+                      "was unable to reliably start one or more daemons"};
   return std::ranges::any_of(words,
                              [&](const char* each) { return box.find(each) != std::string::npos; });
 }
@@ -105,7 +108,7 @@ void LauncherOutput::look_for_hosts(std::string_view line) {
   // Open MPI 4 and 5: "mpirun was unable to launch the specified application as it could not ..."
   for (const char* const words :
        {" was unable to launch the specified ", " was unable to find the specified ",
-        " was unable to start the specified "})
+        " was unable to start the specified ", " was unable to reliably start one or more daemons"})
     hosts_.has_not_started |= line.find(words) != line.npos;
   // "mpirun noticed that process rank 1 with PID 0 on node n2 exited on signal 9 (Killed)."
   if (line.find("noticed that process rank") != line.npos) {

@@ -65,6 +65,15 @@ void explain_silence(const JobEnd& end, const LaunchRequest& request, const Rank
                     conditions.are_here ? "/dev/shm, " : ""));
 }
 
+// Says what to look at where the launcher has started no ranks.
+void explain_start(const JobEnd& end, const LaunchRequest& request) {
+  const auto on_hosts = request.hosts.empty() ? "" : " on " + to_string(request.hosts);
+  complain(
+      fmt::format("{}{}: check the names of the hosts, that ssh reaches each without a "
+                  "password, and that the program is there under the same path",
+                  describe_end(end), on_hosts));
+}
+
 // Attempts of a job.
 class Job {
   using Clock = std::chrono::steady_clock;
@@ -94,12 +103,17 @@ class Job {
         return exit_stopped;
       }
       if (!is_failure(end)) return end.status;
-      if (policy_.restarts == 0) return end.status;
+      // A launcher's status tells nothing of ranks that it has not started.
+      const int status = end.hosts.has_not_started ? exit_failed : end.status;
+      if (policy_.restarts == 0) {
+        if (end.hosts.has_not_started && !end.was_silent) explain_start(end, attempt);
+        return status;
+      }
       const auto refusal = prepare_restart(end, attempt);
       if (const auto signal = signals_.next()) return stopped_between(*signal);
       if (!refusal.empty()) {
         complain(fmt::format("{}; {}", describe_end(end), refusal));
-        return end.status;
+        return status;
       }
     }
   }

@@ -184,6 +184,20 @@ TEST_F(Relaunch, AProgramThatWasNotStartedIsSaidToBe) {
                                    Not(HasSubstr("Illegal"))));
 }
 
+// As Open MPI ends where a host is not reached.
+TEST_F(Relaunch, HostsThatAreNotReachedAreAFailureWithAdvice) {
+  const std::string rule(74, '-');
+  folder.write("ends", "printf '%s\\n' 'ssh: Could not resolve hostname nohost' '" + rule +
+                           "' 'ORTE was unable to reliably start one or more daemons.' '" + rule +
+                           "' >&2; exit 255\n");
+  const auto result = run(2, {});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("hostname nohost\nkolo: the ranks could not be started "
+                              "(status 255)"),
+                    HasSubstr("ssh reaches"), Not(HasSubstr("ORTE"))));
+}
+
 TEST_F(Relaunch, AProgramThatIsGoneIsNotStartedAgain) {
   program("work", "#!/bin/sh\n");
   folder.write("ends", "rm bin/work; exit 137\nexit 0\n");
