@@ -69,7 +69,6 @@ TEST_F(DataProgram, SaysWhatIsWrong) {
   expect_refused(data({"cifar10", "--from", "fashion-mnist", "--source", folder / "none", "-o",
                        folder / "made"}),
                  "does not exist");
-  expect_refused(make("images", {"--size", "32..64"}), "--size: sides are 160 to 640 pixels");
   expect_refused(data({"images", "--from", "cifar10", "-o", folder / "a"}), "fashion-mnist");
   expect_refused(data({"fetch", "imagenet", "-o", folder / "a"}), "mnist, fashion-mnist, cifar10");
   expect_refused(data({"fetch", "mnist", "-o", folder / "a", "--url", "ftp://x"}), "no address");

@@ -172,34 +172,6 @@ TEST_F(Run, WhatOneRankCanNotPrepareEndsAllAlike) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
 
-// Earlier versions spelt out the keys of all optimizers and models.
-TEST_F(Run, ThatAnEarlierVersionRecordedIsMeasuredAndResumed) {
-  ASSERT_EQ(kolo::run(source(), components(), options()), 0);
-  const auto file = folder_ / "run" / "config.yaml";
-  auto text = read_text_file(file);
-  const auto add_before = [&](const std::string& line, const std::string& added) {
-    const auto at = text.find(line);
-    ASSERT_NE(at, std::string::npos) << line;
-    text.insert(at, added);
-  };
-  add_before("  beta1: ", "  momentum: 0.5\n  centered: false\n");
-  add_before("  sync_batch_norm: ", "  full_scale: true\n  file: \"\"\n");
-  write_file_atomically(file, text);
-  int measured = 0;
-  const auto count = [&](const RunEvaluation&) { ++measured; };
-  EXPECT_EQ(evaluate_run({.path = folder_ / "run"}, count, components(), options()), 0);
-  EXPECT_EQ(measured, 1);
-  auto longer = options();
-  longer.resume = "newest";
-  EXPECT_EQ(kolo::run(source({"training.n_epochs=3"}), components(), longer), 0);
-  EXPECT_TRUE(says(console_.str(), {"other settings than so far: training.n_epochs is 3"}));
-  // A user's file may not have such keys.
-  EXPECT_TRUE(says(message_of<InputError>([&] {
-                     (void)kolo::run(source({"optimizer.momentum=0.5"}), components(), options());
-                   }),
-                   {"optimizer.momentum: is of sgd, rmsprop, lars, schedule_free_sgd; adam has"}));
-}
-
 TEST_F(Run, IsMeasuredByItsBestCheckpointOnSamplesThatDoNotVary) {
   auto mine = components();
   std::vector<bool> varied;

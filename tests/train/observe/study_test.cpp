@@ -66,18 +66,6 @@ TEST(Study, SamplesThatRanksShareComeBackToo) {
               ThrowsMessage<Error>(HasSubstr("study: malformed")));
 }
 
-// Files of versions that had data parallelism alone.
-TEST(Study, OlderFilesShareNoSamples) {
-  auto document = example().to_json();
-  document.erase("parallel");
-  for (auto& point : document["points"]) point["results"].erase("peak_memory_bytes");
-  const auto read = Study::from_json(document);
-  EXPECT_EQ(read.parallel, "data");
-  EXPECT_TRUE(read.points[0].spatial.empty());
-  EXPECT_TRUE(std::isnan(read.points[0].results.peak_memory_bytes));
-  EXPECT_TRUE(std::isnan(read.points[0].kept_bytes));
-}
-
 TEST(Study, RefusesWhatItDidNotWrite) {
   const TemporaryFolder folder;
   const auto reading = [&](const std::string& text) {
