@@ -125,7 +125,7 @@ void convert_box(const BoxFile& box, const std::filesystem::path& to,
 // the beginning, so writers need neither an HDF5 library with MPI nor each other, and a full disk
 // is an error of a call.
 
-// Where in the file processes write, and in which format; each makes a HydroWriter of it.
+// Place and format in which processes write into the file; each makes a HydroWriter of it.
 struct HydroTarget {
   std::filesystem::path file;  // aside, until the whole is there
   BoxFormat format = BoxFormat::hdf5;
