@@ -15,7 +15,7 @@ inline constexpr int most_openmp_threads = 1024;
 // which the first one counts; none where it is blank. InputError: anything else, and more than a
 // process starts.
 [[nodiscard]] std::optional<int> openmp_threads_in(const std::string& text);
-// That of this process's environment; none where it is not set, and OpenMP goes by the CPUs.
+// Reads this process's environment; none where it is not set, and OpenMP goes by the CPUs.
 [[nodiscard]] std::optional<int> openmp_threads_wanted();
 
 // Threads of the calling thread's next parallel region (omp_get_max_threads()); 0: no OpenMP.

@@ -199,13 +199,6 @@ void require_memory_for(const RunConfig& config, std::string_view key, std::int6
                              format_bytes(static_cast<std::uint64_t>(*memory))));
 }
 
-// Name of what has samples of its own.
-std::string_view share_name(const RunConfig& config) {
-  if (config.training.virtual_ranks > 0) return "virtual rank";
-  const bool are_shared = config.parallel.shares_samples() || config.parallel.pipeline > 1;
-  return are_shared ? "replica" : "rank";
-}
-
 // A box that lies there is cut there.
 bool makes_on_device(const RunConfig& config) {
   return config.device.augment || !need_of_gpu(config.data).empty();
@@ -225,11 +218,11 @@ std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
   if (size < needed) {
     throw InputError(fmt::format(
         "data: {} training samples are too few for {} {}s{}; use fewer {}s or more samples", size,
-        ranks, share_name(config),
+        ranks, replica_name(config),
         drops_last ? fmt::format(" with whole batches of {} ({})", batch_size,
                                  is_pipelined ? "parallel.pipeline" : "training.drop_last")
                    : "",
-        share_name(config)));
+        replica_name(config)));
   }
   DistributedSampler sampler(
       size, rank, ranks,

@@ -152,9 +152,10 @@ int most_replicas_of_rank(const RunConfig& config, int ranks) {
   return parts > 0 ? divide_up(parts, ranks) : 1;
 }
 
-std::string_view replica_name(const RunConfig& config, int ranks) {
+std::string_view replica_name(const RunConfig& config) {
   if (config.training.virtual_ranks > 0) return "virtual rank";
-  return replicas_of(config, ranks) == ranks ? "rank" : "replica";
+  const bool are_shared = config.parallel.shares_samples() || config.parallel.pipeline > 1;
+  return are_shared ? "replica" : "rank";
 }
 
 MpiOptions make_mpi_options(const CommunicationConfig& config) {

@@ -68,7 +68,7 @@ void require_values_to_normalize(const RunConfig& config, const Dataset& trainin
                           ? fmt::format(" in {} passes", settings.accumulation)
                           : std::string();
   const auto samples =
-      fmt::format("{} per {}", counted(of_replica, "sample"), replica_name(config, ranks));
+      fmt::format("{} per {}", counted(of_replica, "sample"), replica_name(config));
   refuse_setting(
       config, settings.global_batch_size ? "training.global_batch_size" : "training.batch_size",
       is_last
@@ -257,7 +257,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunComponents& components
                    "out");
   }
   const auto replicas = replicas_of(config, ranks);
-  (void)batch_size_of(config.training, replicas, replica_name(config, ranks));
+  (void)batch_size_of(config.training, replicas, replica_name(config));
   require_device(config);
   if (!wants_gpu(config.device))
     at_setting(config, "training.precision", [&] { require_precision(config.training.precision); });

@@ -108,8 +108,7 @@ void log_optimizer(RunLog& log, const RunConfig& config, int ranks, const Traine
   }
   const auto passes = config.training.accumulation;
   log.info("optimizer {}, batch {} per {}{} ({} in all), learning rate {:.4g}{}{}{}",
-           describe_optimizer(config.optimizer), format_count(batch_size),
-           replica_name(config, ranks),
+           describe_optimizer(config.optimizer), format_count(batch_size), replica_name(config),
            passes > 1 ? fmt::format(" in {} passes", format_count(passes)) : "",
            format_count(batch_size * replicas), rate.scaled_rate(),
            rate.warmup_steps() > 0
@@ -141,7 +140,7 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
   log_optimizer(log, config, ranks, trainer, rate);
   const auto validated =
       validation_batch_size_of(config, *run.datasets.validation, replicas_of(config, ranks));
-  log.debug("validation batch {} per {}", format_count(validated), replica_name(config, ranks));
+  log.debug("validation batch {} per {}", format_count(validated), replica_name(config));
   if (config.communication.compression != Compression::none && ranks > 1) {
     log.info("gradients travel as {}{}", name_of(config.communication.compression),
              config.communication.compression == Compression::powersgd

@@ -69,7 +69,7 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
                    "out one of the two");
   }
   const auto batch = checked_multiply<std::int64_t>(
-      batch_size_of(config.training, replicas, replica_name(config, ranks)), replicas);
+      batch_size_of(config.training, replicas, replica_name(config)), replicas);
   require_device(config);
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
   PreparedBench prepared{config, datasets_of(request, config, batch, is_root), nullptr,

@@ -38,7 +38,7 @@ void require_fitting_scaling(const ScaleRequest& request, const RunConfig& base)
 
 // Samples of a replica in a step of the run with the fewest ranks.
 std::int64_t batch_size_of_fewest(const RunConfig& base, int fewest) {
-  return batch_size_of(base.training, replicas_of(base, fewest), replica_name(base, fewest));
+  return batch_size_of(base.training, replicas_of(base, fewest), replica_name(base));
 }
 
 // Samples of a replica in a step: fixed (weak scaling), or its part of those of all (strong).
@@ -48,7 +48,7 @@ std::int64_t batch_size_on(const ScaleRequest& request, const RunConfig& base, i
   const auto of_fewest = batch_size_of_fewest(base, fewest);
   if (!request.strong) return of_fewest;
   const int replicas = replicas_of(base, ranks);
-  const auto name = replica_name(base, ranks);
+  const auto name = replica_name(base);
   if (base.training.global_batch_size) return batch_size_of(base.training, replicas, name);
   const auto whole = checked_multiply<std::int64_t>(of_fewest, replicas_of(base, fewest));
   if (whole % replicas == 0) return whole / replicas;
@@ -155,7 +155,7 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
         point.batch_size = batch_size_on(request, base, fewest, count);
         if (request.shared)
           share_samples(*request.shared, point);
-        else if (const auto name = replica_name(base, count); name != "rank")
+        else if (const auto name = replica_name(base); name != "rank")
           point.batch_of = name;
         point.lr_scaling = name_of(scaling);
         point.warmup_epochs = warmup;

@@ -35,7 +35,7 @@ namespace kolo {
 // Most replicas whose samples one rank draws: one, or the larger part of the virtual ranks.
 [[nodiscard]] int most_replicas_of_rank(const RunConfig& config, int ranks);
 // Name of a replica for messages: "rank", "replica", "virtual rank".
-[[nodiscard]] std::string_view replica_name(const RunConfig& config, int ranks);
+[[nodiscard]] std::string_view replica_name(const RunConfig& config);
 
 // In the following, `ranks` are replicas_of() all.
 

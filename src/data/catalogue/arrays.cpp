@@ -212,7 +212,7 @@ void ArraySamples::take_labels(std::optional<std::int64_t> classes) {
                                  labels.name(), i, labels_[i], end - 1));
   }
   const auto largest = std::ranges::max_element(labels_);
-  // So many classes, most of them without a sample, are a wrong label.
+  // A label that makes so many classes, most of them without a sample, is wrong.
   constexpr std::int64_t usual_classes = 100000;
   if (!classes && *largest >= std::max(usual_classes, labels.rows())) {
     throw InputError(fmt::format(
