@@ -8,7 +8,7 @@
 #include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/run/launch_ranks.h"
-#include "run/launch/supervise.h"
+#include "run/launch/rank_output.h"
 
 namespace kolo {
 

@@ -24,7 +24,7 @@
 #include "kolo/train/checkpoint/checkpoint_store.h"
 #include "kolo/train/observe/format.h"
 #include "kolo/train/observe/tensorboard.h"
-#include "run/launch/supervise.h"
+#include "run/launch/child.h"
 #include "run/run_lock.h"
 
 namespace kolo {

@@ -12,6 +12,7 @@
 #include "kolo/run/launch_ranks.h"
 #include "kolo/study/scale_study.h"
 #include "kolo/train/observe/format.h"
+#include "run/launch/child.h"
 #include "run/launch/supervise.h"
 #include "study/study_folder.h"
 
@@ -80,7 +81,8 @@ bool run_points(const ScaleRequest& request, const StudyFolder& folder, Study& s
     const auto command = train_command(request, folder, study, point, request.oversubscribe);
     request.say(fmt::format("==> Run {} of {}: {}", i + 1, points.size(), describe(point)));
     std::cout << std::flush;
-    const JobEnd end = supervise(command, {.signal = 0});
+    SignalPipe signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
+    const JobEnd end = supervise_launcher(command, {.signal = 0}, signals);
     folder.collect(study);
     if (end.status == exit_stopped || end.was_asked()) {
       folder.write(study);

@@ -21,8 +21,8 @@
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/run/launch_ranks.h"
+#include "run/launch/child.h"
 #include "run/launch/launch_advice.h"
-#include "run/launch/supervise.h"
 
 // Checks of launchers and of two ranks that they start.
 namespace kolo {

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -90,6 +91,13 @@ Pipe::Pipe() {
   write_end = FileDescriptor(ends[1]);
 }
 
+bool Pipe::read(std::string& text) const {
+  std::array<char, 4096> buffer;
+  const auto count = ::read(read_end.get(), buffer.data(), buffer.size());
+  if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
+  return count > 0 || (count < 0 && errno == EINTR);
+}
+
 Child::Child(const RankCommand& command, const ChildOptions& options)
     : Child([&] { return execute(command); }, options) {}
 
@@ -150,6 +158,28 @@ std::optional<int> Child::ended() {
 void Child::note_end(int status) {
   was_killed_ = WIFSIGNALED(status);
   status_ = was_killed_ ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + deadline;
+  Pipe output, errors;
+  Child child(command, {.output = &output.write_end, .errors = &errors.write_end});
+  output.write_end = FileDescriptor();
+  errors.write_end = FileDescriptor();
+  ProbeResult result;
+  std::array<pollfd, 2> watched = {
+      {{output.read_end.get(), POLLIN, 0}, {errors.read_end.get(), POLLIN, 0}}};
+  while (watched[0].fd >= 0 || watched[1].fd >= 0) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0) return result;
+    if (::poll(watched.data(), watched.size(), static_cast<int>(left.count())) < 0) continue;
+    if (watched[0].revents != 0 && !output.read(result.output)) watched[0].fd = -1;
+    if (watched[1].revents != 0 && !errors.read(result.errors)) watched[1].fd = -1;
+  }
+  const int status = child.wait();
+  if (status != 127) result.status = status;
+  return result;
 }
 
 }  // namespace kolo

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,9 @@ struct Pipe {
   FileDescriptor read_end, write_end;
 
   Pipe();
+  // Appends the next piece of what was written to `text`. Returns false at its end, or with errno
+  // EAGAIN if nothing has come and the read end doesn't wait.
+  bool read(std::string& text) const;
 };
 
 struct ChildOptions {
@@ -77,5 +82,15 @@ class Child {
   std::optional<int> status_;
   bool was_killed_ = false;
 };
+
+// End and output of a short helper program.
+struct ProbeResult {
+  std::optional<int> status;  // none: it could not be started or took too long
+  std::string output;         // stdout
+  std::string errors;         // stderr
+};
+
+// Runs a program, and kills it with its process group after a deadline.
+[[nodiscard]] ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline);
 
 }  // namespace kolo

@@ -11,7 +11,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
-#include "run/launch/supervise.h"
+#include "run/launch/child.h"
 
 namespace kolo {
 

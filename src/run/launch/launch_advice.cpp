@@ -12,7 +12,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
 #include "kolo/train/observe/format.h"
-#include "run/launch/supervise.h"
+#include "run/launch/child.h"
 
 namespace kolo {
 

@@ -1,4 +1,4 @@
-#include "run/launch/supervise.h"
+#include "run/launch/rank_output.h"
 
 #include <array>
 #include <cerrno>

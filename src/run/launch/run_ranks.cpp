@@ -93,7 +93,9 @@ class Job {
       attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
       std::cout << std::flush;
       const auto command = rank_command(attempt, machine_);
-      const auto end = supervise(command, attempt, policy_.stop, signals_);
+      const auto end = command.processes > 0
+                           ? supervise_ranks(command, attempt, policy_.stop, signals_)
+                           : supervise_launcher(command, policy_.stop, signals_);
       if (end.was_silent && !end.was_asked() && (is_failure(end) || end.status == exit_wrong_input))
         explain_silence(end, attempt, command);
       if (end.was_asked() && policy_.stop.signal == SIGTERM) return 128 + end.asked_by;

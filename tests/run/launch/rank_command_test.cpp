@@ -7,7 +7,7 @@
 #include "kolo/base/text.h"
 #include "kolo/run/launch_ranks.h"
 #include "run/launch/launcher_output.h"
-#include "run/launch/supervise.h"
+#include "run/launch/rank_output.h"
 #include "support/errors.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
