@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -128,13 +129,35 @@ FolderLock::~FolderLock() {
   if (!is_to_stay && is_held()) ::unlink(path_.c_str());
 }
 
+namespace {
+
+// Opens a lock's file that is there. Error for anything else under its name: what a link leads to
+// would be overwritten.
+FileDescriptor open_made(const fs::path& path) {
+  FileDescriptor file(
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
+  const int reason = errno;
+  struct stat status {};
+  const bool is_known = file.is_open() && ::fstat(file.get(), &status) == 0;
+  const bool is_other = is_known ? !S_ISREG(status.st_mode) || status.st_nlink > 1
+                                 : reason == ELOOP || reason == EISDIR || reason == ENXIO;
+  if (is_other)
+    throw InputError(fmt::format(
+        "lock: {} is not a file that kolo has made (it is a link, a folder or a device); remove "
+        "it, or choose another folder",
+        path.string()));
+  errno = reason;
+  return file;
+}
+
+}  // namespace
+
 // Holder of the lock; nothing: this process has it now.
 std::optional<LockHolder> FolderLock::try_to_take() {
   while (true) {
     FileDescriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     const bool is_made_here = file.is_open();
-    if (!is_made_here && errno == EEXIST)
-      file = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!is_made_here && errno == EEXIST) file = open_made(path_);
     // Another process is moving the folder aside, and is about to make and take a new one.
     if (!file.is_open() && errno == ENOENT) return LockHolder{};
     if (!file.is_open()) fail("make", path_);

@@ -11,6 +11,7 @@
 #include "kolo/study/bench.h"
 #include "kolo/study/scale_study.h"
 #include "kolo/study/sweep.h"
+#include "run/launch/signals.h"
 #include "run/launch/terminal.h"
 #include "run/run_folder.h"
 
@@ -110,6 +111,7 @@ int scale(const ScaleArguments& arguments) {
     std::cout << describe_scale_study(request);
     return 0;
   }
+  outlive_readers();
   const auto scaled = scale_study(request);
   if (scaled.was_stopped) return stopped();
   print_wrapped(fmt::format("\n{}\nresults in {}: report.html, study.json, runs/\n",
@@ -219,6 +221,7 @@ int sweep(const SweepArguments& arguments) {
     std::cout << describe_sweep(request);
     return 0;
   }
+  outlive_readers();
   const auto finished = run_sweep(request);
   if (finished.was_stopped) return stopped();
   print_wrapped(fmt::format("\n{}\n{}results in {}: report.html, sweep.json, trials/\n",

@@ -114,6 +114,7 @@ int train(const TrainArguments& arguments) {
     std::cout << to_yaml(config_of(arguments));
     return 0;
   }
+  outlive_readers();
   const auto environment = detect_launch_environment();
   require_sense(arguments, environment);
   const bool many =

@@ -145,7 +145,7 @@ SampleOutput compute_sample(const TrainedModel& trained, const Dataset& dataset,
   const auto input = torch::from_blob(sample.input.values.data(), sample.input.shape);
   const auto batch = input.unsqueeze(0).to(device);
   auto output = forward_for(*trained.objective, *trained.network, batch)[0].to(torch::kFloat);
-  if (has_classes) output = output.softmax(0);
+  if (has_classes) output = class_probabilities(output.unsqueeze(0))[0];
   output = output.to(torch::kCPU).contiguous();
   const auto* const begin = output.data_ptr<float>();
   sample.output = {output.sizes().vec(), {begin, begin + output.numel()}};

@@ -164,12 +164,7 @@ class SamplePrediction final : public Prediction {
       return forward_for(*trained.objective, *trained.network, input).to(torch::kFloat);
     });
     rows = rows.reshape({input.size(0), -1});
-    if (form_.has_classes && rows.size(1) == 1) {
-      rows = rows.sigmoid();
-      rows = torch::cat({1 - rows, rows}, 1);
-    } else if (form_.has_classes) {
-      rows = rows.softmax(1);
-    }
+    if (form_.has_classes) rows = class_probabilities(rows);
     if (rows.size(1) == form_.values) return rows.to(torch::kCPU).contiguous();
     throw Error(fmt::format("predict: the network makes {} values of a sample, expected {}",
                             rows.size(1), form_.values));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #include <fmt/format.h>
@@ -57,6 +58,10 @@ std::string message_of(const std::exception& error) {
   if (const auto* const of_files = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
     return describe(*of_files);
   if (wants_memory(error)) return "there is not enough memory for what was asked for";
+  const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
+  if (of_system != nullptr && of_system->code() == std::errc::resource_unavailable_try_again)
+    return "the system starts no more threads for this process: allow more (ulimit -u, or pids.max "
+           "of its control group), or start fewer ranks and threads (device.intra_threads)";
   std::string text = error.what();
   // LibTorch adds the place that threw, and addresses.
   for (const auto* const addresses : {"\nException raised from", "\nframe #0:"})

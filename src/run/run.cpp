@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include "base/openmp.h"
+#include "comm/job.h"
 #include "kolo/base/machine.h"
 #include "run/begin_process.h"
 #include "run/launch/terminal.h"
@@ -78,7 +79,9 @@ int run_main(const std::function<int()>& body) {
   // Makes a write beyond the limit of a file's size (ulimit -f) fail with a message.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    (void)openmp_threads_wanted();  // refuses what can't be, as it would end the program
+    // Refuse variables' values here, in one process, before ranks do.
+    (void)openmp_threads_wanted();
+    (void)with_environment({});
     return body();
   } catch (const WrongLauncher& error) {
     if (detect_launch_environment().rank == 0) complain(error.what());

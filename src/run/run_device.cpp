@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <future>
+#include <thread>
+#include <vector>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <torch/version.h>
 
 #include "base/openmp.h"
 #include "config/settle.h"
+#include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/text.h"
 #include "kolo/comm/device.h"
@@ -25,6 +30,38 @@ LibTorchFacts libtorch_facts() {
   return {TORCH_VERSION, at::get_num_threads(), at::hasMKL()};
 }
 
+namespace {
+
+// Tries what LibTorch's thread pool and OpenBLAS need later: where the system refuses them threads
+// or memory for buffers, they wait for ever instead of failing.
+void require_room_for_threads(int threads) {
+  {
+    std::promise<void> end;
+    std::vector<std::jthread> started;
+    const auto ended = end.get_future().share();
+    try {
+      for (int i = 1; i < threads; ++i) started.emplace_back([ended] { ended.wait(); });
+    } catch (...) {
+      end.set_value();
+      throw;
+    }
+    end.set_value();
+  }
+  constexpr std::size_t megabyte = std::size_t{1} << 20;
+  const std::size_t bytes = (256 + 128 * static_cast<std::size_t>(threads)) * megabyte;
+  void* const room =
+      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) {
+    throw Error(fmt::format(
+        "this process may not have {} MiB more of address space, which computing with {} needs: "
+        "raise its limit (ulimit -v), or use fewer threads (device.intra_threads)",
+        bytes / megabyte, counted(threads, "thread")));
+  }
+  ::munmap(room, bytes);
+}
+
+}  // namespace
+
 void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment) {
   const int cores = detect_cpu_limits().cores();
   const int share = cores / environment.local_size.value_or(environment.size);
@@ -34,6 +71,7 @@ void set_threads(const DeviceConfig& device, const LaunchEnvironment& environmen
     parallel::set_compute_threads(at::get_num_threads());
   else
     parallel::set_compute_threads(std::min(environment.cpus.value_or(share), cores));
+  require_room_for_threads(at::get_num_threads());
   // OpenBLAS would go by its environment, so that the same run, started in another way, would get
   // other last digits.
   set_blas_threads(at::get_num_threads());

@@ -72,6 +72,12 @@ torch::Tensor forward_for(const Objective& objective, Network& network,
   return outputs.to(torch::kFloat);
 }
 
+torch::Tensor class_probabilities(const torch::Tensor& outputs) {
+  if (outputs.size(1) > 1) return outputs.softmax(1);
+  const auto second = outputs.sigmoid();
+  return torch::cat({1 - second, second}, 1);
+}
+
 namespace {
 
 torch::DeviceType device_type_of(const StagePayload& payload) {

@@ -3,16 +3,21 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
 #include "support/matchers.h"
+#include "support/read_all.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -21,6 +26,8 @@ namespace {
 
 using testing::message_of;
 using testing::TemporaryFolder;
+
+namespace fs = std::filesystem;
 
 constexpr const char* name = ".kolo.lock";
 
@@ -79,6 +86,24 @@ TEST_P(FolderLocks, AFolderThatIsNotThereIsInUseByNobody) {
 }
 
 // The file holds no lock with flock; without, the next process is told to remove it.
+TEST_P(FolderLocks, WhatItsNameLeadsToIsNotOverwritten) {
+  const auto other = folder / "precious";
+  const auto lock = folder / name;
+  std::ofstream(other) << "text";
+  const std::vector<std::function<void()>> ways = {
+      [&] { fs::create_symlink(other, lock); }, [&] { fs::create_hard_link(other, lock); },
+      [&] { fs::create_symlink(folder / "nothing", lock); }, [&] { fs::create_directory(lock); },
+      [&] { ASSERT_EQ(::mkfifo(lock.c_str(), 0600), 0); }};
+  for (const auto& make : ways) {
+    make();
+    const auto message = message_of<InputError>([&] { FolderLock held(folder.path(), options()); });
+    EXPECT_TRUE(says(message, {lock.string(), "is not a file that kolo has made"}));
+    fs::remove(lock);
+    EXPECT_EQ(testing::read_all(other), "text");
+    EXPECT_FALSE(fs::exists(folder / "nothing"));
+  }
+}
+
 TEST_P(FolderLocks, AKilledProcessLeavesItsFile) {
   leave_one_behind();
   EXPECT_EQ(FolderLock::last_holder(folder.path(), name)->progress, 123);

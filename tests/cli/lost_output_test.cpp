@@ -53,5 +53,18 @@ TEST_F(LostOutput, LosesNoTraining) {
   }
 }
 
+// As with `kolo train | head`, in whose place tee or less may have died.
+TEST_F(LostOutput, ATrainingOutlivesWhoReadsIt) {
+  const std::string script = R"({ "$@"; echo $? >"$0"; } | true)";
+  for (const std::string ranks : {"1", "2"}) {
+    SCOPED_TRACE(ranks);
+    const auto status = folder / ("status-" + ranks);
+    run_process(joined({"bash", "-c", script, status, KOLO_PROGRAM},
+                       arguments({"training.n_epochs=1", "-n", ranks}, "pipe-" + ranks)));
+    EXPECT_EQ(read_all(status), "0\n");
+    EXPECT_EQ(history("pipe-" + ranks).epochs().size(), 2U);
+  }
+}
+
 }  // namespace
 }  // namespace kolo::testing

@@ -53,6 +53,9 @@ void require_precision(Precision precision);
 [[nodiscard]] torch::Tensor forward_for(const Objective& objective, Network& network,
                                         const torch::Tensor& input);
 
+// Probabilities [N, classes] by outputs [N, classes]; an output [N, 1] tells two classes apart.
+[[nodiscard]] torch::Tensor class_probabilities(const torch::Tensor& outputs);
+
 // Called with the outputs and targets of each of this rank's batches.
 using EvaluationMeasure =
     std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)>;

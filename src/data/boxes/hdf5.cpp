@@ -51,6 +51,12 @@ std::string hdf5_error_text() {
   if (H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, take, &text) < 0 || text.empty()) {
     return "the HDF5 library gives no reason";
   }
+  // The system's reason stands among numbers that help nobody.
+  constexpr std::string_view before = "error message = '";
+  if (const auto begin = text.find(before); begin != text.npos) {
+    const auto reason = text.substr(begin + before.size());
+    return reason.substr(0, reason.find('\''));
+  }
   return text;
 }
 

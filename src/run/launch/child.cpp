@@ -50,6 +50,7 @@ void prepare(pid_t parent, const ChildOptions& options, const std::vector<cpu_se
 }
 
 int execute(const RankCommand& command) {
+  ::signal(SIGPIPE, SIG_DFL);  // see outlive_readers()
   for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> argv;
   for (const auto& word : command.argv) argv.push_back(const_cast<char*>(word.c_str()));

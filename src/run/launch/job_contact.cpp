@@ -43,17 +43,15 @@ std::vector<int> StopRequests::next() {
 }
 
 int StopRequests::translate(int signal) {
+  // Programs of kolo run may know what it means.
+  if (signal == SIGUSR1 && policy_.signal == SIGUSR2) return SIGUSR1;
   const bool is_first = asked_by_ == 0;
-  const bool goes_as_usr1 = signal == SIGUSR1 && policy_.signal != SIGUSR1;
-  // Passes SIGUSR1 on to programs that know what it means.
-  if (goes_as_usr1 && policy_.signal != 0) return SIGUSR1;
   if (is_first && !policy_.message.empty())
     std::cerr << fmt::format("kolo: {}: {}\n", describe_signal(signal), policy_.message)
               << std::flush;
   if (is_first) asked_by_ = signal;
-  if (!is_first && !goes_as_usr1) return SIGTERM;  // the second request
-  if (policy_.signal != 0) return policy_.signal;
-  return signal == SIGHUP ? SIGTERM : signal;
+  if (policy_.signal == 0) return signal == SIGHUP ? SIGTERM : signal;
+  return is_first ? policy_.signal : SIGTERM;
 }
 
 JobEnd end_of_job(int status, const StopRequests& requests, const JobErrors& errors) {

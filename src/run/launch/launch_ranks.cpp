@@ -108,9 +108,9 @@ std::vector<Host> hosts_of_pbs_job() {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) {
     throw InputError(fmt::format(
-        "-n takes the nodes of a PBS job from the file that PBS_NODEFILE names, and there "
-        "is no {}; unset PBS_NODEFILE to start the ranks on this machine alone",
-        file));
+        "-n takes the nodes of a PBS job from the file that PBS_NODEFILE names, and {} {}; unset "
+        "PBS_NODEFILE to start the ranks on this machine alone",
+        file.empty() ? "nothing" : file, fs::exists(file, error) ? "is no file" : "is not there"));
   }
   auto hosts = read_hostfile(file);
   if (hosts.size() == 1) hosts.clear();  // where the job's script runs

@@ -101,6 +101,10 @@ std::optional<int> SignalPipe::next() {
   return byte;
 }
 
+void outlive_readers() {
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
 std::string describe_signal(int signal) {
   if (signal == SIGINT) return "Ctrl-C (SIGINT)";
   const char* const name = ::sigabbrev_np(signal);

@@ -32,6 +32,10 @@ class SignalPipe {
   FileDescriptor read_end_, write_end_;
 };
 
+// Makes writes to a pipe that nobody reads any more fail, instead of ending this process: a training
+// outlives `kolo train | head`. Programs that it starts by Child end as usual.
+void outlive_readers();
+
 // Name for people: "SIGTERM", "Ctrl-C (SIGINT)".
 [[nodiscard]] std::string describe_signal(int signal);
 

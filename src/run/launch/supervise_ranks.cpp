@@ -153,7 +153,8 @@ class RankProcesses {
   // Ranks that stop, or refuse their input, end one after another when they have saved; the other
   // ranks of a failed one would wait for it, and are ended.
   void note_end(std::size_t rank, int status) {
-    if (status_ == 0) status_ = status;
+    // A rank that has stopped may have ended before another failed to save.
+    if (status_ == 0 || (status_ == exit_stopped && status != 0)) status_ = status;
     if (status == 0 || status == exit_stopped || is_ending()) return;
     const bool is_kolos = request_.end_together;
     if ((is_kolos && status == exit_wrong_input) ||
@@ -210,7 +211,7 @@ class RankProcesses {
   StopRequests requests_;
   ProcessRegion region_;
   std::vector<Child> children_;  // by rank
-  int status_ = 0;               // of the first that did not end with 0
+  int status_ = 0;               // of the first that has failed, or stopped
   std::optional<Clock::time_point> terminate_at_, kill_at_;
   OutOfMemoryKills kills_ = out_of_memory_kills();
 };

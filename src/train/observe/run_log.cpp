@@ -28,6 +28,11 @@ RunLog::RunLog(RunLogOptions options) : options_(std::move(options)) {
   if (options_.file.empty()) return;
   std::error_code ignored;  // opening the file tells
   std::filesystem::create_directories(options_.file.parent_path(), ignored);
+  // A named pipe would let the open wait for ever.
+  const auto kind = std::filesystem::status(options_.file, ignored).type();
+  if (kind != std::filesystem::file_type::regular && kind != std::filesystem::file_type::not_found)
+    throw InputError(fmt::format("log: {} is not a file; remove it, or choose another folder",
+                                 options_.file.string()));
   file_.open(options_.file, std::ios::app);
   if (!file_)
     throw Error(
@@ -53,6 +58,13 @@ void RunLog::write(Level level, fmt::string_view format, fmt::format_args argume
                          fmt::localtime(static_cast<std::time_t>(now)),
                          static_cast<std::int64_t>(1000 * now) % 1000, name, text);
     if (level > Level::debug) file_ << std::flush;
+    if (!file_) {
+      file_.close();
+      if (options_.console != nullptr)
+        *options_.console << fmt::format(
+            "warning: lines can't be written to {} any more: its disk may be full\n",
+            options_.file.string());
+    }
   }
 }
 

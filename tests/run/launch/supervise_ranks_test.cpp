@@ -211,6 +211,17 @@ TEST_F(ForkedRanks, OnesThatStopOrRefuseEndByAndBy) {
   }
 }
 
+TEST_F(ForkedRanks, AFailureCountsMoreThanAStopBeforeIt) {
+  const auto result = run(2, [&](int rank) {
+    meet(rank, 2);
+    if (rank == 1) return exit_stopped;
+    while (::kill(process_of(1), 0) == 0) rest();  // until its end has been seen
+    std::fprintf(stderr, "kolo: the checkpoint could not be written\n");
+    return exit_failed;
+  });
+  expect_end(result, exit_failed);
+}
+
 TEST_F(SupervisedRanks, AProgramThatIsNotThereIsTold) {
   const auto result = run_in_fork([] {
     return run_ranks({.ranks = 2,
@@ -270,6 +281,14 @@ TEST_F(SupervisedRanks, ProgramsGetTheSignalThatThePolicySays) {
                                 {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
   expect_end(ended, 128 + SIGTERM);
   EXPECT_EQ(ended.errors, "kolo: SIGTERM: the ranks are ended\n");
+  std::filesystem::remove(folder / "ready-0");
+  std::filesystem::remove(folder / "ready-1");
+  const std::string until_told =
+      "all_ready; [ $rank = 0 ] && kill -USR1 $PPID; while :; do sleep 0.02; done";
+  const auto told = run_script(2, "trap 'exit 7' TERM; " + until_told,
+                               {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
+  expect_end(told, 128 + SIGUSR1);
+  EXPECT_EQ(told.errors, "kolo: SIGUSR1: the ranks are ended\n");
 }
 
 // It also ends a stopped rank, and one that ignores it.

@@ -1,15 +1,21 @@
 #include "kolo/train/observe/run_log.h"
 
+#include <csignal>
+#include <filesystem>
 #include <sstream>
 #include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/train/observe/progress.h"
 #include "support/errors.h"
+#include "support/expect_end.h"
+#include "support/process.h"
 #include "support/says.h"
 #include "support/temporary_folder.h"
 
@@ -50,6 +56,34 @@ TEST(RunLog, TheFileGetsTimeStampsAndIsAppendedTo) {
   second.info("again");
   EXPECT_THAT(read_text_file(path),
               MatchesRegex(three + stamp + "\\[debug\\] more\n" + stamp + "\\[info\\] again\n"));
+}
+
+TEST(RunLog, ThatIsNoFileIsRefused) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const auto& path : {folder / "pipe", std::filesystem::path("/dev/null"), folder.path()}) {
+    const auto message = message_of<InputError>(
+        [&] { RunLog log({.console = nullptr, .colour = false, .file = path}); });
+    EXPECT_TRUE(says(message, {"log: " + path.string() + " is not a file"}));
+  }
+}
+
+TEST(RunLog, LostLinesAreToldOnce) {
+  const TemporaryFolder folder;
+  const auto result = run_in_fork([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit few_bytes{.rlim_cur = 10, .rlim_max = 10};
+    if (::setrlimit(RLIMIT_FSIZE, &few_bytes) != 0) return 1;
+    std::ostringstream console;
+    RunLog log({.console = &console, .colour = false, .file = folder / "out.log"});
+    log.info("one");
+    log.info("two");
+    const auto told = "warning: lines can't be written to " + (folder / "out.log").string();
+    const auto text = console.str();
+    const auto first = text.find(told);
+    return first != text.npos && text.find(told, first + 1) == text.npos ? 0 : 2;
+  });
+  expect_end(result, 0);
 }
 
 TEST(RunLog, TextThatLooksLikeAFormatStaysAsItIs) {
