@@ -134,7 +134,7 @@ void OrderedAverage::take(const ParameterArena& arena) {
     auto& gradient = torch::Tensor(arena.parameters()[i]).mutable_grad();
     const auto view = arena.view_of(i, buffers);
     if (gradient.defined())
-      view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+      view.copy_(parallel::dense(gradient));
     else
       view.zero_();
     gradient = torch::Tensor();

@@ -6,17 +6,10 @@
 
 #include "kolo/base/error.h"
 #include "parallel/gradients/reducer_state.h"
+#include "parallel/tensors/tensors.h"
 
 // A step after backward.
 namespace kolo {
-
-namespace {
-
-torch::Tensor made_dense(const torch::Tensor& gradient) {
-  return gradient.is_sparse() ? gradient.to_dense() : gradient;
-}
-
-}  // namespace
 
 void GradientReducer::State::seal() {
   if (is_sealed_) return;
@@ -157,7 +150,7 @@ void GradientReducer::State::average_again(std::size_t bucket) {
     const torch::Tensor& view = arena_->gradient_view(entry.parameter);
     if (pending.is_discarded()) averaged.narrow(0, entry.offset, entry.count).zero_();
     if (pending.later().defined())
-      view.copy_(made_dense(pending.later()));
+      view.copy_(parallel::dense(pending.later()));
     else
       view.zero_();
   }

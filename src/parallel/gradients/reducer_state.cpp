@@ -10,7 +10,7 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/object_collectives.h"
-#include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/tensors.h"
 
 namespace kolo {
 
@@ -298,7 +298,7 @@ void GradientReducer::State::set_absent(std::size_t parameter) {
     else if (arena_->holds_gradient(parameter))
       stash_[parameter] = view.clone();
     else
-      view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+      view.copy_(parallel::dense(gradient));
   }
   arrivals_[parameter] = Arrival::absent;
   --missing_[units_.unit_of(parameter)];
@@ -310,7 +310,7 @@ void GradientReducer::State::contribute(std::size_t parameter) {
   const torch::Tensor& view = arena_->gradient_view(parameter);
   const torch::NoGradGuard no_gradient;
   if (!arena_->holds_gradient(parameter))
-    view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+    view.copy_(parallel::dense(gradient));
   gradient = view;
 }
 

@@ -62,6 +62,11 @@ template <typename T>
   return {static_cast<T*>(contiguous.data_ptr()), static_cast<std::size_t>(contiguous.numel())};
 }
 
+// The tensor itself unless it is sparse.
+[[nodiscard]] inline torch::Tensor dense(const torch::Tensor& tensor) {
+  return tensor.is_sparse() ? tensor.to_dense() : tensor;
+}
+
 // A tensor of a module, once, with all names that it has there (tied weights, a module that is
 // registered twice).
 struct DistinctTensor {
