@@ -1,10 +1,8 @@
 #include "parallel/gradients/ordered_average.h"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/kernels.h"
 #include "parallel/tensors/tensors.h"
@@ -41,15 +39,12 @@ void scale(const torch::Tensor& flat, double factor) {
     parallel::scale(parallel::elements_of<float>(flat), factor);
 }
 
-// Lengths of the ranks' slices of so many elements, cut at multiples of 64.
+// Lengths of the ranks' slices of so many elements.
 std::vector<std::int64_t> slices_of(std::int64_t elements, int ranks) {
-  constexpr std::int64_t grain = 64;
-  const auto grains = divide_up(elements, grain);
   std::vector<std::int64_t> slices;
-  for (std::int64_t rank = 0, begin = 0; rank < ranks; ++rank) {
-    const auto end = std::min(elements, grains * (rank + 1) / ranks * grain);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto [begin, end] = parallel::slice_of(elements, ranks, rank);
     slices.push_back(end - begin);
-    begin = end;
   }
   return slices;
 }

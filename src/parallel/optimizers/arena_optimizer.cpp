@@ -1,7 +1,5 @@
 #include "kolo/parallel/arena_optimizer.h"
 
-#include <algorithm>
-
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
@@ -16,17 +14,6 @@ constexpr auto need_of_all_ranks =
     "updates its part of the parameters. Give all ranks as many batches (TorchSampler does), or "
     "make the ArenaOptimizer without StepSharing where they join";
 
-// Elements [begin, end) of a bucket that a rank of the node updates, cut at cache lines, so that no
-// two ranks write the same one.
-std::pair<std::int64_t, std::int64_t> own_part(const Communicator& node, const Bucket& bucket) {
-  constexpr std::int64_t line = 64;
-  const std::int64_t lines = divide_up(bucket.count, line);
-  const auto cut = [&](std::int64_t rank) {
-    return std::min(bucket.count, lines * rank / node.size() * line);
-  };
-  return {cut(node.rank()), cut(node.rank() + 1)};
-}
-
 // One memory for the node, as large as the parameters and filled with a value, each rank's part
 // near it; null, on all ranks of the node, where they can't share any. (One of several nodes may
 // have a single rank, which shares with nobody.) Collective.
@@ -37,7 +24,7 @@ std::shared_ptr<std::byte> shared_memory(const Communicator& node, const Paramet
   if (!memory) return nullptr;
   const auto flat = arena.flat_views(memory);
   for (std::size_t bucket = 0; bucket < flat.size(); ++bucket) {
-    const auto [begin, end] = own_part(node, arena.plan().buckets[bucket]);
+    const auto [begin, end] = parallel::slice_of(flat[bucket].numel(), node.size(), node.rank());
     flat[bucket].slice(0, begin, end).fill_(value);
   }
   node.barrier({.name = "shared state"});
@@ -107,7 +94,7 @@ std::vector<torch::Tensor> ArenaOptimizer::gradients_to_average(std::size_t buck
 std::vector<BucketOptimizer::Own> ArenaOptimizer::own_parts(std::size_t bucket) const {
   const Bucket& whole = arena().plan().buckets[bucket];
   if (!node_) return {{0, whole.count, 0}};
-  const auto [begin, end] = own_part(*node_, whole);
+  const auto [begin, end] = parallel::slice_of(whole.count, node_->size(), node_->rank());
   return {{begin, end, begin}};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -7,12 +8,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <c10/core/StreamGuard.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/comm/topology.h"
@@ -60,6 +63,16 @@ template <typename Pointer>
 template <typename T>
 [[nodiscard]] std::span<T> elements_of(const torch::Tensor& contiguous) {
   return {static_cast<T*>(contiguous.data_ptr()), static_cast<std::size_t>(contiguous.numel())};
+}
+
+// Elements [begin, end) of a rank's slice of a flat tensor, cut at multiples of 64, so that no two
+// ranks write to one cache line.
+[[nodiscard]] inline std::pair<std::int64_t, std::int64_t> slice_of(std::int64_t elements,
+                                                                    int ranks, int rank) {
+  constexpr std::int64_t grain = 64;
+  const auto grains = divide_up(elements, grain);
+  const auto cut = [&](std::int64_t of) { return std::min(elements, grains * of / ranks * grain); };
+  return {cut(rank), cut(std::int64_t{rank} + 1)};
 }
 
 // The tensor itself unless it is sparse.
