@@ -48,9 +48,9 @@ ReducerOptions with_rebuild_by_default(ReducerOptions options) {
 
 }  // namespace
 
-void GradientReducer::State::add_quiet(int scopes) {
+void GradientReducer::State::add_no_sync(int scopes) {
   const std::lock_guard lock(mutex_);
-  quiet_ += scopes;
+  no_sync_scopes_ += scopes;
 }
 
 void GradientReducer::State::clear_gradients(bool set_to_none) {
@@ -94,8 +94,8 @@ GradientReducer::GradientReducer(const Communicator& communicator, const torch::
 GradientReducer::~GradientReducer() = default;
 
 GradientReducer::NoSync GradientReducer::no_sync() {
-  state_->add_quiet(1);
-  return {state_.get(), [state = state_](void*) { state->add_quiet(-1); }};
+  state_->add_no_sync(1);
+  return {state_.get(), [state = state_](void*) { state->add_no_sync(-1); }};
 }
 
 void GradientReducer::wait(std::size_t bucket) {

@@ -117,7 +117,7 @@ void GradientReducer::State::settle_passes(std::vector<std::string>& missing) {
         fmt::join(stale, ", ")));
   }
   if (!has_later_passes_) return;
-  add_to_setup(parameters());
+  add_to_setup(parameters());  // the number of no parameter
   describe_setup(
       fmt::format("rank {} had several backward() in this step (make as many on every rank, or all "
                   "but the last in the scope of no_sync())",

@@ -213,7 +213,7 @@ void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
                                             : "was frozen when the step began"));
     return;
   }
-  if (quiet_ > 0) {
+  if (no_sync_scopes_ > 0) {
     arrival = Arrival::accumulated;
     return;
   }
@@ -267,11 +267,12 @@ void GradientReducer::State::look_after(std::size_t parameter) {
 
 std::shared_ptr<void> GradientReducer::State::take_destination(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
-  // The arena's memory may hold a whole first gradient only, nothing that is added to.
+  // Only a whole gradient may be computed in the arena's memory, nothing that is added to another
+  // one. After `accumulated` it is whole if the program has undefined grad() since.
   const Arrival arrival = arrivals_[parameter];
-  const bool is_first = arrival == Arrival::none || arrival == Arrival::accumulated;  // and zeroed
-  const bool is_whole =
-      quiet_ == 0 && is_first && !is_taken_[parameter] && !tensor(parameter).grad().defined();
+  const bool is_first = arrival == Arrival::none || arrival == Arrival::accumulated;
+  const bool is_whole = no_sync_scopes_ == 0 && is_first && !is_taken_[parameter] &&
+                        !tensor(parameter).grad().defined();
   if (!is_whole || is_sparse(parameter)) return nullptr;
   const torch::Tensor& view = arena_->gradient_view(parameter);
   if (view.strides() != tensor(parameter).strides()) return nullptr;

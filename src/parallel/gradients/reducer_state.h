@@ -169,9 +169,11 @@ struct StepAgreement {
   bool with_usage = false;
   std::vector<std::uint8_t> used;  // by parameter; afterwards by whatever rank
   std::string problem;             // trouble on this rank; empty: none
-  std::uint64_t setup = 0;         // fingerprint that must be equal everywhere,
-  std::string setup_text;          // and its description where it is not
-  std::vector<double> rates;       // of the optimizer's groups
+  // Fingerprint that all ranks must have: of frozen and discarded parameters, and of having had
+  // several passes.
+  std::uint64_t setup = 0;
+  std::string setup_text;     // describes it, for the Error where it differs
+  std::vector<double> rates;  // of the optimizer's groups
 
   std::string error;  // the result; empty: all is well
 
@@ -211,7 +213,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void gradient_is_ready(std::size_t parameter);
   // The arena's memory for a gradient of this step, once, if it is to be the whole gradient.
   [[nodiscard]] std::shared_ptr<void> take_destination(std::size_t parameter);
-  void add_quiet(int scopes);
+  void add_no_sync(int scopes);
   void wait(std::size_t bucket);
   void finish();
   [[nodiscard]] bool has_averages() const { return has_averages_; }
@@ -298,7 +300,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::int64_t hook_bytes_before_ = 0;
 
   std::mutex mutex_;  // backward may run on several threads
-  int quiet_ = 0;     // scopes of no_sync()
+  int no_sync_scopes_ = 0;
   bool has_begun_ = false;
   bool is_sealed_ = false;
   bool has_averages_ = false;         // by finish(), until a backward() or an optimizer
