@@ -1,5 +1,7 @@
 #include "kolo/parallel/sharded_arena_optimizer.h"
 
+#include <atomic>
+
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
@@ -65,8 +67,8 @@ class ReduceScatterHook final : public GradientHook {
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
 
  private:
-  torch::Tensor part_;  // as long as the largest bucket's, reused
-  std::int64_t bytes_sent_ = 0;
+  torch::Tensor part_;                        // as long as the largest bucket's, reused
+  std::atomic<std::int64_t> bytes_sent_ = 0;  // read while steps go on
 };
 
 }  // namespace
