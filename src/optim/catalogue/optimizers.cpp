@@ -1,5 +1,3 @@
-#include <concepts>
-
 #include <fmt/format.h>
 
 #include "kolo/optim/catalogue.h"
@@ -37,11 +35,14 @@ std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& optimizer,
 }
 
 template <typename Options>
-concept MomentsAlone =
-    std::same_as<Options, AdamaxOptions> || std::same_as<Options, NadamOptions> ||
-    std::same_as<Options, LambOptions> || std::same_as<Options, ScheduleFreeAdamwOptions>;
+concept AdamLike = requires(Options options) {
+  options.beta1;
+  options.beta2;
+  options.epsilon;
+};
 
-template <typename Field, MomentsAlone Options>
+// Keys of options that have no visit() for their own type.
+template <typename Field, AdamLike Options>
 void visit(Field& field, Options& options) {
   field("beta1", options.beta1, fraction);
   field("beta2", options.beta2, fraction);
