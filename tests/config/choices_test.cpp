@@ -19,10 +19,9 @@ class Choices : public testing::ConfigTest {
 };
 
 TEST_F(Choices, KeysOfOthersAreRefusedAndSayWhose) {
-  EXPECT_THAT(error_after_required("", {"optimizer.beta1=0.9"}),
-              StartsWith("command line: optimizer.beta1: is of adam, adamw, adamax, nadam, lamb, "
-                         "schedule_free_adamw; "
-                         "sgd has momentum, dampening, nesterov; null leaves it out"));
+  EXPECT_TRUE(says(error_after_required("", {"optimizer.beta1=0.9"}),
+                   {"command line: optimizer.beta1: is of adam, adamw, ",
+                    "; sgd has momentum, dampening, nesterov; null leaves it out"}));
   EXPECT_THAT(error_after_required("", {"model.levels=4"}),
               StartsWith("command line: model.levels: is of unet3d; mnist_net has dropout; null"));
   EXPECT_TRUE(says(error_after_required("", {"model.file=m.pt"}),

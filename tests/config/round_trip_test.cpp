@@ -95,8 +95,8 @@ class RandomConfig {
 
   OptimizerConfig optimizer() {
     OptimizerConfig optimizer;
-    optimizer.name = pick({"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax",
-                           "nadam", "lars", "lamb", "schedule_free_sgd", "schedule_free_adamw"});
+    const auto& entries = built_in_optimizers();
+    optimizer.name = entries[random_.below(static_cast<uint32_t>(entries.size()))].name;
     optimizer.lr = number();
     optimizer.lr_scaling = pick<Scaling>();
     optimizer.weight_decay = number();
