@@ -17,15 +17,15 @@ namespace kolo {
 struct StepSettings {
   BucketLimits buckets;
   ReducerOptions reducer;
-  // Not without communication. Shared updates average gradients (StepSharing::averages) unless
-  // something else needs the average: needs_whole_gradient(), a hook, virtual ranks.
+  // Disabled without communication. The step sets StepSharing::averages itself: unless something
+  // else needs the average (needs_whole_gradient(), a hook, virtual ranks).
   StepSharing shared_step;
   // Each rank keeps and updates its part of the optimizer's state (ShardedArenaOptimizer) instead
   // of sharing steps with its node: the same bits where gradients are reduced in the same order.
   // InputError for optimizers that need whole parameters.
   bool sharded = false;
   double clip_norm = 0;  // above 0: of the averaged gradient, which is scaled down to it
-  // The step itself does `skip`; `stop` is left to the reader of its numbers, as the Trainer.
+  // The step acts on `skip`; `stop` is for the caller, who sees the loss (Trainer).
   NonFiniteStep non_finite = NonFiniteStep::stop;
   // Scales the loss (GradScaler), as fp16 needs it. Steps whose gradients overflow are left out on
   // all ranks, whatever `non_finite` says; Error after many in a row. Costs two passes over the

@@ -23,9 +23,9 @@
 
 namespace kolo {
 
-// A step's settings hold for all of the training: with virtual_ranks the samples and dropout
-// depend on the part, not on the rank, and the loaders are those of this rank's parts
-// (DistributedSampler); not of networks that ranks have parts of, nor with graphs.
+// A step's settings hold for all of the training. With virtual_ranks samples and dropout depend on
+// the virtual rank, not on the rank, and the loaders are those of this rank's virtual ranks
+// (DistributedSampler). kolo/parallel/step_conflicts.h tells which options exclude each other.
 struct TrainerOptions : StepSettings {
   std::int64_t n_epochs = 1;
   // Ends the training after so many steps, with an epoch that is shorter.
@@ -37,8 +37,7 @@ struct TrainerOptions : StepSettings {
   std::uint64_t seed = 1;
   // Above 1: a rank cuts each of its batches in so many parts (at most one per sample) and adds up
   // their gradients pass by pass: the step of the whole batch, but for rounding, with the inner
-  // results of one part only. Batch norms see parts. Not of networks that ranks have parts of, nor
-  // with virtual_ranks or graphs.
+  // results of one part only. Batch norms see parts.
   std::int64_t accumulation = 1;
   // Above 0: ends after so many epochs without a better validation.
   std::int64_t early_stopping_patience = 0;
