@@ -145,8 +145,8 @@ class BucketOptimizer {
   void enter_step();
   [[nodiscard]] std::vector<parallel::BucketRun> runs(std::size_t bucket, std::int64_t step,
                                                       const Own& own) const;
-  void update_run(const parallel::BucketRun& run, std::size_t bucket, std::int64_t before_state,
-                  StepRate rate, const GradientUse& use);
+  void update_run(const parallel::BucketRun& run, std::size_t bucket, const Own& own, StepRate rate,
+                  const GradientUse& use);
   template <typename Change>
   void change_parameters(const Change& change);
 

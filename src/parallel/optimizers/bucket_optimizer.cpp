@@ -74,7 +74,7 @@ void BucketOptimizer::update(std::size_t bucket, double learning_rate, std::int6
   }
   for (const Own& own : own_parts(bucket)) {
     for (const auto& run : runs(bucket, step, own))
-      update_run(run, bucket, own.begin - own.state, {learning_rate, weight_}, use);
+      update_run(run, bucket, own, {learning_rate, weight_}, use);
   }
   end_bucket(bucket);
 }
@@ -139,8 +139,8 @@ void BucketOptimizer::enter_step() {
   is_in_step_ = true;
 }
 
-void BucketOptimizer::update_run(const parallel::BucketRun& run, std::size_t bucket,
-                                 std::int64_t before_state, StepRate rate, const GradientUse& use) {
+void BucketOptimizer::update_run(const parallel::BucketRun& run, std::size_t bucket, const Own& own,
+                                 StepRate rate, const GradientUse& use) {
   const torch::NoGradGuard no_gradient;
   const auto part = [&](const torch::Tensor& flat) {
     return flat.narrow(0, run.offset, run.count);
@@ -150,7 +150,7 @@ void BucketOptimizer::update_run(const parallel::BucketRun& run, std::size_t buc
                               .is_vector = run.is_vector};
   for (const auto& flat : gradients_to_average(bucket)) slice.to_average.push_back(part(flat));
   for (const auto& buckets : state_)
-    slice.state.push_back(buckets[bucket].narrow(0, run.offset - before_state, run.count));
+    slice.state.push_back(buckets[bucket].narrow(0, own.state + run.offset - own.begin, run.count));
   steps_->update(algorithm(), slice, rate, run.step, use);
 }
 
