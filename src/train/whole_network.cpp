@@ -21,7 +21,8 @@ bool is_alike(const torch::Tensor& a, const torch::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
 }
 
-// A step is one forward and one backward pass, or several over parts of the batch.
+// A step is one forward and one backward pass, or several: over pieces of the batch (accumulation),
+// or one for each virtual rank.
 class WholeNetwork final : public TrainedNetwork {
  public:
   WholeNetwork(Communicator communicator, std::shared_ptr<Network> network, Objective objective,
@@ -31,11 +32,11 @@ class WholeNetwork final : public TrainedNetwork {
         module_(network_),
         objective_(std::move(objective)),
         seed_(options.seed),
-        is_in_parts_(options.virtual_ranks > 0),
+        has_virtual_ranks_(options.virtual_ranks > 0),
         accumulation_(options.accumulation),
         device_(device_of(*network_)),
         uses_graph_(options.graphs && !device_.is_cpu()) {
-    require_no_conflicts("train", {{StepFeature::virtual_ranks, is_in_parts_},
+    require_no_conflicts("train", {{StepFeature::virtual_ranks, has_virtual_ranks_},
                                    {StepFeature::accumulation, accumulation_ > 1},
                                    {StepFeature::graphs, uses_graph_},
                                    {StepFeature::recompute, options.recompute}});
@@ -48,10 +49,10 @@ class WholeNetwork final : public TrainedNetwork {
   [[nodiscard]] const Objective& objective() const override { return objective_; }
   [[nodiscard]] const Communicator& replicas() const override { return communicator_; }
 
-  // Under accumulation a part's mean loss counts by its share of the samples, so that the gradients
+  // Under accumulation a pass's mean loss counts by its share of the samples, so that the gradients
   // add up to those of the batch's mean.
   [[nodiscard]] TrainingStep::Pending make(TrainingStep& training, const Step& step) override {
-    if (is_in_parts_) return make_parts(training, step);
+    if (has_virtual_ranks_) return make_by_virtual_ranks(training, step);
     seed_for(communicator_.rank(), step.number - 1);
     if (uses_graph_) return make_by_graph(training, step);
     training.begin(step.number);
@@ -59,10 +60,10 @@ class WholeNetwork final : public TrainedNetwork {
     const auto passes = std::max<std::int64_t>(1, std::min(accumulation_, samples));
     for (std::int64_t pass = 0; pass < passes; ++pass) {
       const auto first = pass * samples / passes, count = (pass + 1) * samples / passes - first;
-      const auto part = [&](const torch::Tensor& batch) {
+      const auto of_pass = [&](const torch::Tensor& batch) {
         return passes == 1 ? batch : batch.narrow(0, first, count);
       };
-      const auto [loss, sums] = forward(part(step.batch.input), part(step.batch.target));
+      const auto [loss, sums] = forward(of_pass(step.batch.input), of_pass(step.batch.target));
       const auto fraction =
           passes == 1 ? 1. : static_cast<double>(count) / static_cast<double>(samples);
       const auto flag = pass == 0 ? step.stop_flag : torch::zeros_like(step.stop_flag);
@@ -78,7 +79,8 @@ class WholeNetwork final : public TrainedNetwork {
 
  private:
   // A pass for each virtual rank of this rank's, with its samples and random numbers.
-  [[nodiscard]] TrainingStep::Pending make_parts(TrainingStep& training, const Step& step) {
+  [[nodiscard]] TrainingStep::Pending make_by_virtual_ranks(TrainingStep& training,
+                                                            const Step& step) {
     training.begin(step.number);
     const auto no_flag = torch::zeros_like(step.stop_flag);
     const auto parts = training.parts();
@@ -140,7 +142,7 @@ class WholeNetwork final : public TrainedNetwork {
   std::shared_ptr<torch::nn::Module> module_;  // the same
   Objective objective_;
   std::uint64_t seed_;
-  bool is_in_parts_;
+  bool has_virtual_ranks_;
   std::int64_t accumulation_;
   torch::Device device_;
   std::vector<NetworkStage> recomputed_;  // none: inner results are kept
