@@ -144,7 +144,9 @@ std::vector<Key> keys_of_step(const RunConfig& config) {
       {StepFeature::recompute, parallel.recompute, "parallel.recompute"},
       {StepFeature::spatial, config.parallel.shares_samples(), "parallel.spatial"},
       {StepFeature::sync_batch_norm, config.model.sync_batch_norm, "model.sync_batch_norm"},
-      {StepFeature::loss_scale, training.precision == Precision::fp16, "training.precision=fp16"}};
+      {StepFeature::loss_scale, training.precision == Precision::fp16, "training.precision=fp16"},
+      {StepFeature::frozen, !config.model.freeze.empty(), "model.freeze",
+       fmt::format("[{}]", fmt::join(config.model.freeze, ", "))}};
 }
 
 void check_step(const RunConfig& config) {
@@ -200,8 +202,7 @@ void check_compression(const RunConfig& config) {
 
 void check_sharding(const RunConfig& config) {
   const auto& name = config.optimizer.name;
-  if (!config.optimizer.sharded) return;
-  if (optimizer_entry(name).takes_whole_parameters) {
+  if (config.optimizer.sharded && optimizer_entry(name).takes_whole_parameters) {
     refuse_setting(config, "optimizer.sharded",
                    fmt::format("{} needs whole parameters, of which a rank would have a part; "
                                "leave it false, or use another optimizer",
@@ -210,15 +211,7 @@ void check_sharding(const RunConfig& config) {
 }
 
 void check_freezing(const RunConfig& config, const ModelCatalogue& models) {
-  if (config.model.freeze.empty()) return;
-  if (config.parallel.pipeline > 1) {
-    refuse_setting(
-        config, "model.freeze",
-        fmt::format("[{}] can't be had with parallel.pipeline: a rank may be left with nothing "
-                    "to train; leave out one of the two",
-                    fmt::join(config.model.freeze, ", ")));
-  }
-  if (models.find(config.model.name).keeps_batch_norms) {
+  if (!config.model.freeze.empty() && models.find(config.model.name).keeps_batch_norms) {
     refuse_setting(
         config, "model.freeze",
         "modules of a TorchScript model can't be held in evaluation mode; leave it out, or set "

@@ -51,7 +51,8 @@ enum class StepFeature : std::uint8_t {
   sync_batch_norm,
   loss_scale,
   unused_parameters,
-  no_communication
+  no_communication,
+  frozen
 };
 
 constexpr auto enum_names(StepFeature) {
@@ -68,7 +69,8 @@ constexpr auto enum_names(StepFeature) {
                                                {sync_batch_norm, "synchronized batch norms"},
                                                {loss_scale, "a loss scale"},
                                                {unused_parameters, "unused_parameters"},
-                                               {no_communication, "no communication"}});
+                                               {no_communication, "no communication"},
+                                               {frozen, "frozen parameters"}});
 }
 
 struct StepConflict {
@@ -113,6 +115,7 @@ inline constexpr auto all = std::to_array<StepConflict>({
     {sharded, graphs, "ranks gather each other's parameters in a step"},
     {sharded, unused_parameters, own_hook},
     {sharded, no_communication, divided},
+    {frozen, parts, "a rank may be left with nothing to train"},
 });
 
 }  // namespace step_conflicts
