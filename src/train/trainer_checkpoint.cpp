@@ -144,7 +144,7 @@ void take_those_for_use(std::vector<NamedTensor>& parameters, std::vector<NamedT
 }
 
 // Key of the skipped steps of each parameter that was frozen or unused in some.
-constexpr const char* left_out_key = "left_out_steps";
+constexpr const char* skipped_key = "left_out_steps";
 constexpr const char* warmup_key = "warmup";
 
 // Refuses to train a parameter that was frozen so far, because it has no optimizer state. A tensor
@@ -219,17 +219,17 @@ void Trainer::hand_out(const std::vector<NamedTensor>& saved,
   });
 }
 
-// By parameter of the whole network.
-nlohmann::json Trainer::left_out_steps() const {
-  auto left_out = nlohmann::json::object();
+// BucketOptimizer::skipped_steps() of the whole network, by name, where there are some.
+nlohmann::json Trainer::skipped_by_parameter() const {
+  auto skipped = nlohmann::json::object();
   const auto counts = step_.optimizer().skipped_steps();
   for (std::size_t i = 0; i < counts.size(); ++i)
-    if (counts[i] > 0) left_out[step_.arena()->plan().parameters[i].name] = counts[i];
+    if (counts[i] > 0) skipped[step_.arena()->plan().parameters[i].name] = counts[i];
   if (const auto* const parts = network_->parts()) {
-    for (const auto& text : all_gather_bytes(parts->ranks, left_out.dump()))
-      left_out.update(nlohmann::json::parse(text));
+    for (const auto& text : all_gather_bytes(parts->ranks, skipped.dump()))
+      skipped.update(nlohmann::json::parse(text));
   }
-  return left_out;
+  return skipped;
 }
 
 // Parameters as trained, not averaged, under their names in the optimizer's file.
@@ -297,8 +297,8 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
     const auto [largest, sum_of_squares] = step_.optimizer().rate_history();
     checkpoint.state[rates_key] = {{"largest", largest}, {"sum_of_squares", sum_of_squares}};
   }
-  if (auto left_out = left_out_steps(); !left_out.empty())
-    checkpoint.state[left_out_key] = std::move(left_out);
+  if (auto skipped = skipped_by_parameter(); !skipped.empty())
+    checkpoint.state[skipped_key] = std::move(skipped);
   if (warmup_.steps > 0) {
     checkpoint.state[warmup_key] = {{"steps", warmup_.steps},
                                     {"steps_of_epoch", warmup_.steps_of_epoch}};
@@ -340,14 +340,14 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   try {
     const auto state = nlohmann::json::parse(text);
     const auto counts =
-        state.contains(left_out_key) ? json_member(state, left_out_key) : nlohmann::json::object();
-    std::vector<std::int64_t> left_out;
+        state.contains(skipped_key) ? json_member(state, skipped_key) : nlohmann::json::object();
+    std::vector<std::int64_t> skipped;
     for (const auto& parameter : step_.arena()->plan().parameters) {
       const auto* const name = parameter.name.c_str();
-      left_out.push_back(counts.contains(name) ? json_value<std::int64_t>(counts, name) : 0);
+      skipped.push_back(counts.contains(name) ? json_value<std::int64_t>(counts, name) : 0);
     }
     const auto replicas = step_.replicas();
-    step_.optimizer().scatter_state(replicas, left_out, [&](const std::vector<NamedTensor>& whole) {
+    step_.optimizer().scatter_state(replicas, skipped, [&](const std::vector<NamedTensor>& whole) {
       hand_out(saved.optimizer, whole);
     });
     const bool averages = step_.optimizer().algorithm().for_use().has_value();

@@ -193,7 +193,7 @@ class Trainer {
   [[nodiscard]] std::vector<NamedTensor> of_all_parts(std::vector<NamedTensor> mine) const;
   // Hands rank 0's tensors out to the ranks that have the parts.
   void hand_out(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& mine) const;
-  [[nodiscard]] nlohmann::json left_out_steps() const;
+  [[nodiscard]] nlohmann::json skipped_by_parameter() const;
   [[nodiscard]] std::vector<NamedTensor> trained_parameters() const;
   // Tensors to save, in the training's own memory.
   struct LiveTensors {
