@@ -139,10 +139,10 @@ class TrainingStep {
   // Makes the rest of a step, or gives it to the device. Returns the sums over all ranks and, where
   // a step may be left out, one more number that tells whether it is.
   [[nodiscard]] torch::Tensor complete(double learning_rate);
-  void update(double learning_rate, std::int64_t step);
+  void update_as_reduced(double learning_rate, std::int64_t step);
   // Returns one int32, not 0 where the step is left out; undefined: it can't be.
-  [[nodiscard]] torch::Tensor update_together(double learning_rate, std::int64_t step,
-                                              const torch::Tensor& sums);
+  [[nodiscard]] torch::Tensor update_at_end(double learning_rate, std::int64_t step,
+                                            const torch::Tensor& sums);
   [[nodiscard]] torch::Tensor update_on_host(double learning_rate, std::int64_t step,
                                              const torch::Tensor& sums);
   [[nodiscard]] torch::Tensor update_on_device(double learning_rate, std::int64_t step,

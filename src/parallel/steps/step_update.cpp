@@ -47,7 +47,7 @@ std::vector<double> LateNumbers::get() const {
 // The use of averaged gradients in a step: scale, clip, leave out, update.
 
 // Updates each bucket as soon as it is reduced, while later ones are still on their way.
-void TrainingStep::update(double learning_rate, std::int64_t step) {
+void TrainingStep::update_as_reduced(double learning_rate, std::int64_t step) {
   const auto& timeline = settings_.timeline;
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
     const auto number = static_cast<std::int64_t>(bucket);
@@ -62,8 +62,8 @@ void TrainingStep::update(double learning_rate, std::int64_t step) {
 }
 
 // Updates all buckets at the end, where the whole gradient must be known first.
-torch::Tensor TrainingStep::update_together(double learning_rate, std::int64_t step,
-                                            const torch::Tensor& sums) {
+torch::Tensor TrainingStep::update_at_end(double learning_rate, std::int64_t step,
+                                          const torch::Tensor& sums) {
   auto phase = settings_.timeline.span("wait for buckets");
   reducer_.finish();
   phase = settings_.timeline.span("update");

@@ -261,13 +261,13 @@ torch::Tensor TrainingStep::complete(double learning_rate) {
     synchronize_buffers(communicator_, *network_);
   const auto& device = arena_->device();
   if (!needs_whole_gradient(settings_) && !optimizer_->averages_in_update()) {
-    in_phase("the optimizer", device, [&] { update(learning_rate, passes->number); });
+    in_phase("the optimizer", device, [&] { update_as_reduced(learning_rate, passes->number); });
     passes->summing.wait();
     return passes->sums;
   }
   passes->summing.wait();
   const auto left_out = in_phase("the optimizer", device, [&] {
-    return update_together(learning_rate, passes->number, passes->sums);
+    return update_at_end(learning_rate, passes->number, passes->sums);
   });
   if (!left_out.defined()) return passes->sums;
   passes->at_begin->put_back_if(left_out);
