@@ -100,13 +100,13 @@ std::unique_ptr<FlatOptimizer> make_adadelta(const AdadeltaOptions& options) {
 std::unique_ptr<FlatOptimizer> make_adamax(const AdamaxOptions& options) {
   optim::require_moments("adamax", options);
   const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
-    const double correction = 1 - std::pow(options.beta1, static_cast<double>(step));
-    return optim::stored<optim::AdamaxConstants>({.decay = decay,
-                                                  .beta1 = options.beta1,
-                                                  .one_minus_beta1 = 1 - options.beta1,
-                                                  .beta2 = options.beta2,
-                                                  .epsilon = options.epsilon,
-                                                  .step_size = rate.learning_rate / correction});
+    return optim::stored<optim::AdamaxConstants>(
+        {.decay = decay,
+         .beta1 = options.beta1,
+         .one_minus_beta1 = 1 - options.beta1,
+         .beta2 = options.beta2,
+         .epsilon = options.epsilon,
+         .step_size = rate.learning_rate / optim::bias_correction(options.beta1, step)});
   };
   return optim::elementwise<optim::AdamaxStep>(
       {"adamax", {"exp_avg", "exp_inf"}, optim::decay_of(options), constants});
@@ -120,18 +120,13 @@ std::unique_ptr<FlatOptimizer> make_nadam(const NadamOptions& options) {
     const NesterovSchedule schedule(options.beta1, options.momentum_decay);
     const double product = schedule.product(steps);
     const double next = schedule.momentum(steps + 1);
-    const double correction2 = 1 - std::pow(options.beta2, steps);
     return optim::stored<optim::NadamConstants>(
         {.decay = decay,
+         .moments = optim::moments_of(options),
          .rate = rate.learning_rate,
-         .beta1 = options.beta1,
-         .one_minus_beta1 = 1 - options.beta1,
-         .beta2 = options.beta2,
-         .one_minus_beta2 = 1 - options.beta2,
-         .epsilon = options.epsilon,
          .mean_weight = next / (1 - product * next),
          .gradient_weight = (1 - schedule.momentum(steps)) / (1 - product),
-         .root_scale = 1 / std::sqrt(correction2)});
+         .root_scale = 1 / std::sqrt(optim::bias_correction(options.beta2, step))});
   };
   return optim::elementwise<optim::NadamStep>(
       {"nadam", {"exp_avg", "exp_avg_sq"}, optim::decay_of(options), constants});
@@ -173,7 +168,7 @@ std::unique_ptr<FlatOptimizer> make_schedule_free_adamw(const ScheduleFreeAdamwO
     all.beta2 = options.beta2;
     all.one_minus_beta2 = 1 - options.beta2;
     all.epsilon = options.epsilon;
-    all.root_scale = 1 / std::sqrt(1 - std::pow(options.beta2, static_cast<double>(step)));
+    all.root_scale = 1 / std::sqrt(optim::bias_correction(options.beta2, step));
     return optim::stored<optim::ScheduleFreeConstants>(all);
   };
   return optim::elementwise<optim::ScheduleFreeAdamwStep>(

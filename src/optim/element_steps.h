@@ -92,10 +92,21 @@ struct SgdMomentumStep : StepOf<T, 1> {
   }
 };
 
+// Moments of Adam's family: running means of the gradient and of its square.
+template <typename T>
+struct MomentConstants {
+  T beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon;
+
+  KOLO_STEP void update(T& mean, T& square, T gradient) const {
+    mean = beta1 * mean + one_minus_beta1 * gradient;
+    square = beta2 * square + one_minus_beta2 * gradient * gradient;
+  }
+};
+
 template <typename T>
 struct AdamConstants {
   DecayConstants<T> decay;
-  T beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon;
+  MomentConstants<T> moments;
   T step_size;   // the rate with the bias correction of the first moment
   T root_scale;  // the bias correction of the second moment's square root
 };
@@ -107,14 +118,13 @@ struct AdamStep : StepOf<T, amsgrad ? 3 : 2> {
 
   KOLO_STEP void operator()(T& parameter, T gradient, T* state) const {
     gradient = gradient + c.decay.in_gradient * parameter;
-    state[0] = c.beta1 * state[0] + c.one_minus_beta1 * gradient;
-    state[1] = c.beta2 * state[1] + c.one_minus_beta2 * gradient * gradient;
+    c.moments.update(state[0], state[1], gradient);
     T square = state[1];
     if constexpr (amsgrad) {
       square = state[2] > square ? state[2] : square;
       state[2] = square;
     }
-    const T denominator = std::sqrt(square) * c.root_scale + c.epsilon;
+    const T denominator = std::sqrt(square) * c.root_scale + c.moments.epsilon;
     parameter = c.decay.keep * parameter - c.step_size * (state[0] / denominator);
   }
 };
@@ -212,7 +222,8 @@ struct AdamaxStep : StepOf<T, 2> {
 template <typename T>
 struct NadamConstants {
   DecayConstants<T> decay;
-  T rate, beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon;
+  MomentConstants<T> moments;
+  T rate;
   T mean_weight, gradient_weight;  // of the two terms of the step
   T root_scale;                    // the bias correction of the second moment's square root
 };
@@ -223,10 +234,9 @@ struct NadamStep : StepOf<T, 2> {
 
   KOLO_STEP void operator()(T& parameter, T gradient, T* state) const {
     gradient = gradient + c.decay.in_gradient * parameter;
-    state[0] = c.beta1 * state[0] + c.one_minus_beta1 * gradient;
-    state[1] = c.beta2 * state[1] + c.one_minus_beta2 * gradient * gradient;
+    c.moments.update(state[0], state[1], gradient);
     const T direction = c.mean_weight * state[0] + c.gradient_weight * gradient;
-    const T denominator = std::sqrt(state[1]) * c.root_scale + c.epsilon;
+    const T denominator = std::sqrt(state[1]) * c.root_scale + c.moments.epsilon;
     parameter = c.decay.keep * parameter - c.rate * (direction / denominator);
   }
 };
@@ -306,13 +316,14 @@ KOLO_STEP inline double lars_scale(double parameter_squares, double gradient_squ
 template <typename T>
 struct LambConstants {
   T rate;  // times the layer's scale
-  T beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon, weight_decay;
+  MomentConstants<T> moments;
+  T weight_decay;
   T mean_scale, root_scale;  // the bias corrections of the first moment, and of the root
 };
 
 template <typename T>
 KOLO_STEP inline T lamb_direction(T parameter, T mean, T mean_square, const LambConstants<T>& c) {
-  return mean * c.mean_scale / (std::sqrt(mean_square) * c.root_scale + c.epsilon) +
+  return mean * c.mean_scale / (std::sqrt(mean_square) * c.root_scale + c.moments.epsilon) +
          c.weight_decay * parameter;
 }
 
@@ -320,8 +331,7 @@ KOLO_STEP inline T lamb_direction(T parameter, T mean, T mean_square, const Lamb
 template <typename T>
 KOLO_STEP inline T lamb_moments(T parameter, T gradient, T& mean, T& mean_square,
                                 const LambConstants<T>& c) {
-  mean = c.beta1 * mean + c.one_minus_beta1 * gradient;
-  mean_square = c.beta2 * mean_square + c.one_minus_beta2 * gradient * gradient;
+  c.moments.update(mean, mean_square, gradient);
   return lamb_direction(parameter, mean, mean_square, c);
 }
 

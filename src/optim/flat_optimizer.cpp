@@ -142,19 +142,14 @@ std::unique_ptr<FlatOptimizer> make_adam(const AdamOptions& options) {
   const std::string_view name = options.decoupled_decay ? "adamw" : "adam";
   optim::require_moments(name, options);
   const auto constants = [options](StepRate rate, std::int64_t step, const auto& decay) {
-    const auto steps = static_cast<double>(step);
-    const double correction1 = 1 - std::pow(options.beta1, steps);
-    const double root_scale = 1 / std::sqrt(1 - std::pow(options.beta2, steps));
+    const double root_scale = 1 / std::sqrt(optim::bias_correction(options.beta2, step));
     // The step carries the bias correction where epsilon is added to the uncorrected root.
     const bool is_before = options.epsilon_before_correction;
     return optim::stored<optim::AdamConstants>(
         {.decay = decay,
-         .beta1 = options.beta1,
-         .one_minus_beta1 = 1 - options.beta1,
-         .beta2 = options.beta2,
-         .one_minus_beta2 = 1 - options.beta2,
-         .epsilon = options.epsilon,
-         .step_size = rate.learning_rate / correction1 / (is_before ? root_scale : 1),
+         .moments = optim::moments_of(options),
+         .step_size = rate.learning_rate / optim::bias_correction(options.beta1, step) /
+                      (is_before ? root_scale : 1),
          .root_scale = is_before ? 1 : root_scale});
   };
   optim::Elementwise adam{name, {"exp_avg", "exp_avg_sq"}, optim::decay_of(options), constants};

@@ -87,19 +87,12 @@ class Lamb final : public Layerwise<Lamb, LambOptions> {
   }
 
   [[nodiscard]] StepConstants constants_of(StepRate rate, std::int64_t step, bool is_vector) const {
-    const auto steps = static_cast<double>(step);
-    const double correction1 = 1 - std::pow(options_.beta1, steps);
-    const double correction2 = 1 - std::pow(options_.beta2, steps);
     return optim::stored<optim::LambConstants>(
         {.rate = rate.learning_rate,
-         .beta1 = options_.beta1,
-         .one_minus_beta1 = 1 - options_.beta1,
-         .beta2 = options_.beta2,
-         .one_minus_beta2 = 1 - options_.beta2,
-         .epsilon = options_.epsilon,
+         .moments = optim::moments_of(options_),
          .weight_decay = excludes(is_vector) ? 0 : options_.weight_decay,
-         .mean_scale = 1 / correction1,
-         .root_scale = 1 / std::sqrt(correction2)});
+         .mean_scale = 1 / optim::bias_correction(options_.beta1, step),
+         .root_scale = 1 / std::sqrt(optim::bias_correction(options_.beta2, step))});
   }
 
   template <typename T>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -133,7 +134,16 @@ template <template <typename, bool...> typename Step, bool... flags>
   return std::make_unique<ElementwiseOptimizer<Step, flags...>>(std::move(given));
 }
 
-// Adam's family in common: rates of the moments, and epsilon.
+// Adam's family in common: rates of the moments and their bias corrections, and epsilon.
+template <typename Options>
+[[nodiscard]] MomentConstants<double> moments_of(const Options& options) {
+  return {options.beta1, 1 - options.beta1, options.beta2, 1 - options.beta2, options.epsilon};
+}
+
+[[nodiscard]] inline double bias_correction(double beta, std::int64_t step) {
+  return 1 - std::pow(beta, static_cast<double>(step));
+}
+
 template <typename Options>
 void require_moments(std::string_view name, const Options& options) {
   require_fraction(name, "beta1", options.beta1);
