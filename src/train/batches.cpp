@@ -24,7 +24,7 @@ torch::Device device_of(const torch::nn::Module& network) {
 
 namespace {
 
-// Kernels may round otherwise where memory begins elsewhere in a cache line.
+// Copies samples that don't begin at a cache line, where kernels may round differently.
 torch::Tensor as_its_own(const torch::Tensor& samples) {
   constexpr std::uintptr_t alignment = 64;
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(samples.data_ptr()) % alignment == 0;

@@ -16,7 +16,7 @@ namespace kolo {
 
 namespace {
 
-// Without the sign that one which is no number may have.
+// Drops the sign that NaN may have: messages say "nan", not "-nan".
 double shown(double loss) {
   return std::isnan(loss) ? std::abs(loss) : loss;
 }
@@ -29,8 +29,8 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
       step, shown(sums.loss), advice_on_what_is_not_finite()));
 }
 
-// From memory that the device reads by itself, which LibTorch does not hand out again before it has
-// been read.
+// Copies through pinned memory, so that the host doesn't wait; LibTorch reuses that memory only
+// after the copy.
 torch::Tensor copied(const torch::Tensor& tensor, const torch::Device& device) {
   if (tensor.device() == device) return tensor;
   const bool is_cuda = device.is_cuda();

@@ -57,7 +57,7 @@ TrainState state_from(const nlohmann::json& json) {
   return state;
 }
 
-// Tensors in the order of those that they are, or whose state they are ("conv1.weight.exp_avg").
+// Sorts tensors, or optimizer state of tensors ("conv1.weight.exp_avg"), by the order of `names`.
 void put_in_order(std::vector<NamedTensor>& tensors, const std::vector<std::string>& names) {
   std::unordered_map<std::string, std::size_t> numbers;
   for (const auto& name : names) numbers.emplace(name, numbers.size());
@@ -70,7 +70,7 @@ void put_in_order(std::vector<NamedTensor>& tensors, const std::vector<std::stri
   std::ranges::stable_sort(tensors, {}, number_of);
 }
 
-// Order of what may be among a tensor's values: finite numbers alone, infinity, NaN.
+// Worst value in a tensor, from good to bad.
 enum class Values { finite, infinite, nan };
 
 Values worst_of(const torch::Tensor& tensor) {

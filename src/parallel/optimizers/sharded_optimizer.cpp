@@ -21,7 +21,8 @@ torch::optim::OptimizerParamGroup group_of(const torch::nn::Module& module, doub
   return {trainable, std::make_unique<ShardedGroupOptions>(rate)};
 }
 
-// An average's history of rates is no part of a state of torch::optim, and nobody would ask for it.
+// Refuses optimizers that average: a loop written for torch::optim neither saves the history of
+// rates nor switches to the average for validation.
 std::shared_ptr<const FlatOptimizer> not_averaging(std::shared_ptr<const FlatOptimizer> algorithm) {
   if (!parallel::given(algorithm, "ShardedOptimizer", "algorithm")->for_use()) return algorithm;
   throw InputError(

@@ -96,7 +96,7 @@ std::unique_ptr<BucketOptimizer> make_bucket_optimizer(
   });
 }
 
-// Hooks of the step's own take the place of the user's, which are refused beside them.
+// Puts the step's own hook where a user's would be; checked() has refused to have both.
 ReducerOptions averaging(ReducerOptions options, const BucketOptimizer& optimizer,
                          const std::shared_ptr<GradientHook>& ordered) {
   options.averages = !optimizer.averages_in_update();
