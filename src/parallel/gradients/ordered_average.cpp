@@ -11,8 +11,9 @@ namespace kolo {
 
 namespace {
 
-// Adds in this thread alone: LibTorch would use all cores, which belong to backward.
-void add_to(const torch::Tensor& left, const torch::Tensor& right) {
+// Add and scale in this thread alone: LibTorch would use all cores, which belong to backward.
+
+void add_here(const torch::Tensor& left, const torch::Tensor& right) {
   if (!left.device().is_cpu())
     torch::Tensor(left).add_(right);
   else if (left.scalar_type() == torch::kDouble)
@@ -22,15 +23,16 @@ void add_to(const torch::Tensor& left, const torch::Tensor& right) {
 }
 
 constexpr auto add_tensors = [](torch::Tensor& left, const torch::Tensor& right) {
-  add_to(left, right);
+  add_here(left, right);
 };
 
 constexpr auto add_buffers = [](std::vector<torch::Tensor>& left,
                                 const std::vector<torch::Tensor>& right) {
-  for (std::size_t bucket = 0; bucket < left.size(); ++bucket) add_to(left[bucket], right[bucket]);
+  for (std::size_t bucket = 0; bucket < left.size(); ++bucket)
+    add_here(left[bucket], right[bucket]);
 };
 
-void scale(const torch::Tensor& flat, double factor) {
+void scale_here(const torch::Tensor& flat, double factor) {
   if (!flat.device().is_cpu())
     torch::Tensor(flat).mul_(factor);
   else if (flat.scalar_type() == torch::kDouble)
@@ -156,7 +158,7 @@ void OrderedAverage::reduce(const Communicator& all, std::size_t level,
     for (auto& item : mine) sums.add(item.sum, std::move(item.value), add_tensors);
     const auto total = std::move(sums).total(add_tensors);
     if (!total.is_same(result)) torch::Tensor(result).copy_(total);
-    return scale(result, 1.0 / virtual_ranks_);
+    return scale_here(result, 1.0 / virtual_ranks_);
   }
   const auto& sums = levels_[level].sums;
   const auto& ranks = levels_[level].ranks ? *levels_[level].ranks : all;
@@ -165,7 +167,7 @@ void OrderedAverage::reduce(const Communicator& all, std::size_t level,
     if (!mine[0].value.is_same(result)) torch::Tensor(result).copy_(mine[0].value);
     ranks.all_reduce(buffer_of(result), ReduceOp::sum);
     bytes_ += static_cast<std::int64_t>(result.nbytes());
-    return scale(result, 1.0 / virtual_ranks_);
+    return scale_here(result, 1.0 / virtual_ranks_);
   }
   const auto slices = slices_of(result.numel(), ranks.size());
   const auto begin =
