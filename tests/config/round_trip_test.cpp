@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "config/config_fixture.h"
+#include "kolo/base/file.h"
 #include "kolo/base/random.h"
 #include "kolo/data/augmentation.h"
 #include "kolo/data/nbody.h"
@@ -323,6 +324,20 @@ TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
                            "  max_steps: null  # as many as n_epochs has\n"}) {
     EXPECT_TRUE(says(text, {line}));
   }
+}
+
+// docs/use/configuration.md, which is written by hand.
+TEST_F(RoundTrip, TheReferenceHasEveryKeyAndEveryChoice) {
+  const auto page = read_text_file(std::string(KOLO_CONFIGS) + "/../docs/use/configuration.md");
+  const auto expect = [&](const std::string& name) {
+    EXPECT_NE(page.find('`' + name + '`'), std::string::npos) << name;
+  };
+  for (const auto& key : testing::setting_names()) expect(key.substr(key.rfind('.') + 1));
+  for (const auto& entry : built_in_optimizers()) expect(entry.name);
+  for (const auto& entry : built_in_schedules()) expect(entry.name);
+  for (const auto& entry : built_in_losses()) expect(entry.name);
+  for (const auto& entry : built_in_datasets()) expect(entry.name);
+  for (const auto& entry : built_in_model_entries()) expect(entry.name);
 }
 
 TEST_F(RoundTrip, ImagesAreVariedAsIsSpelledOut) {
