@@ -151,9 +151,7 @@ std::vector<Key> keys_of_step(const RunConfig& config) {
 
 void check_step(const RunConfig& config) {
   const auto keys = keys_of_step(config);
-  StepFeatures features{};
-  for (const auto& key : keys) features.set(key.feature, key.is_used);
-  for (const auto& conflict : conflicts(features)) {
+  for (const auto& conflict : conflicts(step_features_of(config))) {
     const auto& mine = *std::ranges::find(keys, conflict.feature, &Key::feature);
     const auto& other = *std::ranges::find(keys, conflict.other, &Key::feature);
     refuse_setting(config, mine.key, describe(conflict, mine.value, other.key));
@@ -220,6 +218,12 @@ void check_freezing(const RunConfig& config, const ModelCatalogue& models) {
 }
 
 }  // namespace
+
+StepFeatures step_features_of(const RunConfig& config) {
+  StepFeatures features{};
+  for (const auto& key : keys_of_step(config)) features.set(key.feature, key.is_used);
+  return features;
+}
 
 void check_run_config(const RunConfig& config, const ModelCatalogue& models) {
   // Within a section, or of a section and the entry of a catalogue that it names.

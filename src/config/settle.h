@@ -31,6 +31,9 @@ void settle_batch_sizes(ConfigValue& root);
 // place.
 void check_run_config(const RunConfig& config, const ModelCatalogue& models);
 
+// Features of a step that a configuration uses.
+[[nodiscard]] StepFeatures step_features_of(const RunConfig& config);
+
 // RefuseKey that puts `section.` before keys, for catalogue entries, which don't know their
 // section. Keeps references to both arguments.
 [[nodiscard]] RefuseKey refuse_in(const RunConfig& config, std::string_view section);

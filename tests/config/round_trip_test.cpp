@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "config/config_fixture.h"
+#include "config/settle.h"
 #include "kolo/base/file.h"
 #include "kolo/base/random.h"
 #include "kolo/data/augmentation.h"
@@ -28,7 +29,15 @@ class RandomConfig {
  public:
   explicit RandomConfig(uint64_t seed) : random_(seed, 0, 0) {}
 
+  // Draws until no two features exclude each other.
   RunConfig make() {
+    auto run = draw();
+    while (!conflicts(step_features_of(run)).empty()) run = draw();
+    return run;
+  }
+
+ private:
+  RunConfig draw() {
     RunConfig run;
     run.description = text();
     run.output_dir = text('r');
@@ -46,26 +55,16 @@ class RandomConfig {
                          .device_channel = pick<DeviceChannelKind>()};
     run.device = {
         pick<DeviceKind>(), coin(), coin(), coin(), coin(), coin(), coin(), coin(), small()};
-    settle_communication(run);
-    return run;
-  }
-
- private:
-  // Settings that fit together.
-  void settle_communication(RunConfig& run) {
-    auto& communication = run.communication;
-    if (run.device.graphs) communication.compression = Compression::none;
-    if (communication.compression == Compression::powersgd) {
-      if (run.training.precision == Precision::fp16) run.training.precision = Precision::bf16;
-      communication.powersgd_rank = maybe(whole());
-      communication.powersgd_start_step = maybe(whole());
+    if (run.communication.compression == Compression::powersgd) {
+      run.communication.powersgd_rank = maybe(whole());
+      run.communication.powersgd_start_step = maybe(whole());
     }
     const bool takes_whole = optimizer_entry(run.optimizer.name).takes_whole_parameters;
-    run.optimizer.sharded = coin() && !takes_whole && !run.device.graphs &&
-                            communication.compression == Compression::none;
-    if (!run.device.graphs && run.training.batch_size)
+    run.optimizer.sharded = coin() && !takes_whole;
+    if (coin() && run.training.batch_size)
       run.training.accumulation = 1 + random_.below(static_cast<std::uint32_t>(
                                           std::min<int64_t>(*run.training.batch_size, 1000)));
+    return run;
   }
 
   DataConfig data() {
