@@ -315,7 +315,9 @@ void require_same_samples(const RunConfig& config, const Datasets& datasets) {
 }  // namespace
 
 Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
-  return dataset_entry(config.data.name).imitate(completed(config.data), request_of(config), least);
+  const auto layout =
+      dataset_entry(config.data.name).layout(completed(config.data), request_of(config));
+  return random_datasets(layout, std::max(least, config.data.n_train.value_or(1)), 1, config.seed);
 }
 
 std::optional<PredictionInputs> open_inputs(const RunConfig& config, const SampleLayout& layout,

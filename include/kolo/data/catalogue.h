@@ -76,9 +76,8 @@ struct DatasetEntry : ChoiceEntry {
   std::function<PredictionInputs(const OwnSettings&, const SampleLayout&,
                                  const std::filesystem::path&)>
       inputs = {};
-  // Makes at least `least` random samples of the same shape, to measure steps without the data.
-  std::function<Datasets(const OwnSettings&, const DatasetRequest&, std::int64_t least)> imitate =
-      {};
+  // Layout of its samples, without reading them, to measure steps without the data.
+  std::function<SampleLayout(const OwnSettings&, const DatasetRequest&)> layout = {};
 };
 
 // Entries of src/data/catalogue.
@@ -86,6 +85,10 @@ struct DatasetEntry : ChoiceEntry {
 
 // Entry of this name; Error if there is none.
 [[nodiscard]] const DatasetEntry& dataset_entry(std::string_view name);
+
+// Random samples of a layout (RandomDataset), others for validation.
+[[nodiscard]] Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train,
+                                       std::int64_t n_valid, std::uint64_t seed);
 
 // Refuses lengths whose product does not fit 64 bits.
 void check_shape(const RefuseKey& refuse, std::string_view key,

@@ -256,7 +256,7 @@ struct ArraysData {
 
   void check(const RefuseKey& refuse) const;
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
-  [[nodiscard]] Datasets imitate(const DatasetRequest& request, std::int64_t least) const;
+  [[nodiscard]] SampleLayout layout(const DatasetRequest& request) const;
   [[nodiscard]] PredictionInputs inputs(const SampleLayout&, const fs::path& path) const;
   [[nodiscard]] static std::string samples() { return "samples"; }
 };
@@ -320,10 +320,8 @@ Datasets ArraysData::make(const DatasetRequest& request) const {
 }
 
 // Reads the shapes of samples from the files, the only place that has them.
-Datasets ArraysData::imitate(const DatasetRequest& request, std::int64_t least) const {
-  const auto layout =
-      at_key(request, "train_path", [&] { return ArraySamples(train_path, options).layout(); });
-  return random_datasets(layout, std::max(least, request.n_train.value_or(1)), 1, request.seed);
+SampleLayout ArraysData::layout(const DatasetRequest& request) const {
+  return at_key(request, "train_path", [&] { return ArraySamples(train_path, options).layout(); });
 }
 
 PredictionInputs ArraysData::inputs(const SampleLayout&, const fs::path& path) const {

@@ -1,5 +1,6 @@
 #include "data/catalogue/dataset_settings.h"
 
+#include <algorithm>
 #include <numeric>
 #include <string_view>
 
@@ -42,13 +43,13 @@ const DatasetEntry& dataset_entry(std::string_view name) {
   return *found;
 }
 
-namespace datasets {
-
 Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train, std::int64_t n_valid,
                          std::uint64_t seed) {
   return {std::make_shared<RandomDataset>(layout, n_train, seed),
           std::make_shared<RandomDataset>(layout, n_valid, seed + 1)};
 }
+
+namespace datasets {
 
 std::shared_ptr<const Dataset> first_of(const DatasetRequest& request, Split split,
                                         std::shared_ptr<const Dataset> dataset, bool is_spread) {
@@ -161,16 +162,15 @@ struct Dummy {
   [[nodiscard]] Datasets make(const DatasetRequest& request) const {
     const auto training = request.n_train.value();
     const auto validation = request.n_valid.value_or(std::max<std::int64_t>(1, training / 8));
-    return random_datasets({input_shape, target_shape.empty() ? labels(request) : 0, target_shape},
-                           training, validation, request.seed);
+    return random_datasets(layout(request), training, validation, request.seed);
+  }
+  [[nodiscard]] SampleLayout layout(const DatasetRequest& request) const {
+    return {input_shape, target_shape.empty() ? labels(request) : 0, target_shape};
   }
   [[nodiscard]] std::string samples() const { return target_shape.empty() ? "images" : "samples"; }
   [[nodiscard]] PredictionInputs inputs(const SampleLayout&,
                                         const std::filesystem::path& path) const {
     return {std::make_shared<ArraySamples>(path, ArraySamplesOptions{.has_targets = false})};
-  }
-  [[nodiscard]] Datasets imitate(const DatasetRequest& request, std::int64_t) const {
-    return make(request);
   }
 
  private:

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -16,17 +15,12 @@
 
 // Helpers of the catalogue's entries. An entry is a struct of settings with a visit() for its keys,
 //   Datasets make(const DatasetRequest& request) const;
-// one of
-//   SampleLayout layout(const DatasetRequest& request) const;    known without the data
-//   Datasets imitate(const DatasetRequest& request, std::int64_t least) const;
+//   SampleLayout layout(const DatasetRequest& request) const;    without reading samples
 // and, where it needs them, check() and complete() (see set_settings) and
 //   std::string samples() const;    their name, unless images
 //   std::string needs_gpu() const;    reason why it needs one
 //   PredictionInputs inputs(const SampleLayout&, const std::filesystem::path&) const;
 namespace kolo::datasets {
-
-[[nodiscard]] Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train,
-                                       std::int64_t n_valid, std::uint64_t seed);
 
 template <ConfigStruct T>
 [[nodiscard]] DatasetEntry entry_of(const std::string& name, const std::string& description,
@@ -36,14 +30,8 @@ template <ConfigStruct T>
   entry.make = [](const OwnSettings& own, const DatasetRequest& request) {
     return own.as<T>().make(request);
   };
-  entry.imitate = [](const OwnSettings& own, const DatasetRequest& request, std::int64_t least) {
-    const T& settings = own.as<T>();
-    if constexpr (requires { settings.imitate(request, least); }) {
-      return settings.imitate(request, least);
-    } else {
-      return random_datasets(settings.layout(request), std::max(least, request.n_train.value_or(1)),
-                             1, request.seed);
-    }
+  entry.layout = [](const OwnSettings& own, const DatasetRequest& request) {
+    return own.as<T>().layout(request);
   };
   if constexpr (requires { &T::inputs; }) {
     entry.inputs = [](const OwnSettings& own, const SampleLayout& layout,

@@ -257,11 +257,9 @@ struct Nbody {
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] std::string samples() const { return "crops"; }
   [[nodiscard]] std::string needs_gpu() const;
-  [[nodiscard]] Datasets imitate(const DatasetRequest& request, std::int64_t) const {
-    Nbody synthetic = *this;
-    synthetic.options.mode = BoxMode::synthetic;
-    synthetic.options.box_size = std::max(options.box_size, options.crop);
-    return synthetic.make(request);
+  [[nodiscard]] SampleLayout layout(const DatasetRequest&) const {
+    const auto edge = options.crop;
+    return {{nbody_channels, edge, edge, edge}, 0, {hydro_channels, edge, edge, edge}};
   }
 };
 
