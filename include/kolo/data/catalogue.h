@@ -83,7 +83,7 @@ struct DatasetEntry : ChoiceEntry {
 // Entries of src/data/catalogue.
 [[nodiscard]] const std::vector<DatasetEntry>& built_in_datasets();
 
-// Entry of this name; Error if there is none.
+// InputError where there is none of that name.
 [[nodiscard]] const DatasetEntry& dataset_entry(std::string_view name);
 
 // Random samples of a layout (RandomDataset), others for validation.

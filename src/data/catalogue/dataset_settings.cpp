@@ -37,10 +37,7 @@ void check_shape(const RefuseKey& refuse, std::string_view key,
 }
 
 const DatasetEntry& dataset_entry(std::string_view name) {
-  const auto& entries = built_in_datasets();
-  const auto found = std::ranges::find(entries, name, &DatasetEntry::name);
-  if (found == entries.end()) throw Error(fmt::format("data: there is no data set {}", name));
-  return *found;
+  return entry_named(built_in_datasets(), name, "data: unknown data set");
 }
 
 Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train, std::int64_t n_valid,
