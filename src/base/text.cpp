@@ -115,6 +115,11 @@ std::string join(std::span<const std::string> words, std::string_view separator)
   return fmt::format("{}", fmt::join(words.begin(), words.end(), separator));
 }
 
+std::string join_first(std::span<const std::string> words, std::size_t most) {
+  if (words.size() <= most) return join(words);
+  return fmt::format("{} and {} more", join(words.first(most)), words.size() - most);
+}
+
 std::string counted(std::int64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }

@@ -268,11 +268,11 @@ void require_any(const InitialWeights& weights, const torch::nn::Module& network
       "{}. Use weights of the same model (model.name), or rename them",
       weights.source.string(),
       weights.unexpected.empty() && weights.of_other_shape.empty() ? "no tensors"
-                                                                   : list_of(weights.unexpected),
+                                                                   : join_first(weights.unexpected),
       weights.of_other_shape.empty() ? ""
                                      : fmt::format("{}{}", weights.unexpected.empty() ? "" : ", ",
-                                                   list_of(weights.of_other_shape)),
-      list_of(wanted)));
+                                                   join_first(weights.of_other_shape)),
+      join_first(wanted)));
 }
 
 InitialWeights read_initial_weights(const RunConfig& config, const torch::nn::Module& network,
@@ -289,7 +289,7 @@ void log_weights(RunLog& log, const InitialWeights& weights, std::size_t wanted)
   log.info("first weights from {}: {} of {} tensors", weights.source.string(),
            weights.fitting.size(), wanted);
   const auto warn = [&](std::string_view what, const std::vector<std::string>& names) {
-    if (!names.empty()) log.warn("{}: {}", what, list_of(names, most_named));
+    if (!names.empty()) log.warn("{}: {}", what, join_first(names, most_named));
   };
   warn("not there, and so from the seed", weights.missing);
   warn("of another shape there, and so from the seed", weights.of_other_shape);

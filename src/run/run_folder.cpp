@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -133,11 +132,6 @@ void require_room_to_write(const fs::path& folder, const fs::path& place) {
 
 }  // namespace
 
-std::string list_of(const std::vector<std::string>& names, std::size_t most) {
-  const auto count = std::min(names.size(), most), rest = names.size() - count;
-  return join(std::span(names).first(count)) + (rest > 0 ? fmt::format(" and {} more", rest) : "");
-}
-
 CheckpointStore RunFolder::checkpoint_store(std::int64_t keep) const {
   // A run whose folder was taken away must not make it anew.
   return CheckpointStore({checkpoints(), narrow<int>(keep), /*makes_folders_above=*/false});
@@ -227,7 +221,7 @@ void RunFolder::require_replaceable() const {
         "output folder {} {}, but {}; choose another folder with --output DIR{}", path.string(),
         has_run ? "holds an earlier run, which would be moved aside"
                 : fmt::format("holds {}, which would be overwritten or taken for this run's",
-                              list_of(entries_in_the_way())),
+                              join_first(entries_in_the_way())),
         why, has_run ? ", go on with that run with --resume, or move it yourself" : ""));
   };
   const bool is_marked = fs::exists(mark());
@@ -237,7 +231,7 @@ void RunFolder::require_replaceable() const {
   if (!inside.empty() && *inside.begin() != "..") refuse("it is the folder that you are in");
   const auto others = names_in(path, [](std::string_view name) { return !is_own_name(name); });
   if (!is_marked && !others.empty())
-    refuse(fmt::format("it was not made by kolo: it also holds {}", list_of(others)));
+    refuse(fmt::format("it was not made by kolo: it also holds {}", join_first(others)));
   if (const auto found = holder_below(path)) {
     throw InputError(
         fmt::format("output folder {} holds an earlier run, which would be moved aside, but {} in "

@@ -14,9 +14,6 @@ namespace kolo {
 
 class CheckpointStore;
 
-// Text "a, b and 3 more": the first `most` names.
-[[nodiscard]] std::string list_of(const std::vector<std::string>& names, std::size_t most = 5);
-
 // Folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*, model.txt,
 // checkpoints/, timeline.json. Files that kolo did not make are never removed or overwritten; an
 // earlier run is moved aside with its folder, which has kolo's mark.

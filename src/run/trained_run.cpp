@@ -35,7 +35,7 @@ std::string describe_study_in(const fs::path& folder) {
       names.push_back(entry->path().filename());
     std::ranges::sort(names);
     return fmt::format("{}, whose runs are in {}{}{}", what, (folder / runs).string(),
-                       names.empty() ? "" : ": ", list_of(names));
+                       names.empty() ? "" : ": ", join_first(names));
   }
   return {};
 }

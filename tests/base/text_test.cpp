@@ -50,6 +50,13 @@ TEST(Join, PutsSeparatorsBetweenWords) {
   EXPECT_EQ(join({}), "");
 }
 
+TEST(Join, CountsTheWordsBeyondTheFirst) {
+  const std::vector<std::string> words{"a", "b", "c"};
+  EXPECT_EQ(join_first(words, 3), "a, b, c");
+  EXPECT_EQ(join_first(words, 2), "a, b and 1 more");
+  EXPECT_EQ(join_first({}), "");
+}
+
 using ::testing::ElementsAreArray;
 using ::testing::Optional;
 using ::testing::Pair;

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -57,6 +58,9 @@ template <typename T>
 // "a, b, c"; "" for no words.
 [[nodiscard]] std::string join(std::span<const std::string> words,
                                std::string_view separator = ", ");
+
+// The first `most` words: "a, b and 3 more".
+[[nodiscard]] std::string join_first(std::span<const std::string> words, std::size_t most = 5);
 
 // "1 rank", "4 ranks".
 [[nodiscard]] std::string counted(std::int64_t count, std::string_view what);

@@ -97,7 +97,7 @@ void check_files(const std::vector<NamedArray>& arrays, std::vector<std::string>
     if (!array.left_out.empty()) {
       warnings.push_back(fmt::format("data: {} of what is in {} is no .npy file and left out: {}",
                                      array.left_out.size(), array.array->name(),
-                                     datasets::first_few(array.left_out)));
+                                     join_first(array.left_out)));
     }
     if (first != nullptr) require_same_names(*first, array);
     if (first == nullptr) first = &array;

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/base/text.h"
 #include "kolo/data/array_samples.h"
 #include "kolo/data/dataset.h"
 #include "kolo/data/image_folder.h"
@@ -89,12 +88,6 @@ SplitSamples split_samples(const DatasetRequest& request, std::string_view endin
           std::make_shared<Subset>(validation, std::move(validates)),
           fmt::format("data: every fifth sample{} validates, as there is no valid_{}",
                       class_names.empty() ? "" : " of each class", ending)};
-}
-
-std::string first_few(std::span<const std::string> names) {
-  constexpr std::size_t most = 5;
-  const auto shown = join(names.first(std::min(names.size(), most)));
-  return names.size() > most ? fmt::format("{} and {} more", shown, names.size() - most) : shown;
 }
 
 void ImageSettings::complete(double shift, double usual_zoom, NamedPreprocessing usual) {

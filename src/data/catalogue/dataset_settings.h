@@ -77,9 +77,6 @@ struct SplitSamples {
                                          std::span<const std::int64_t> class_ends,
                                          std::span<const std::string> class_names = {});
 
-// "a, b, c, d, e and 5 more"
-[[nodiscard]] std::string first_few(std::span<const std::string> names);
-
 // Loads that two data sets need.
 template <typename Data>
 [[nodiscard]] std::vector<MemoryLoad> loads_of(const Data& training, const Data& validation) {

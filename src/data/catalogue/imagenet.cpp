@@ -93,7 +93,7 @@ void require_same_classes(const ImageFolderDataset& training,
     throw InputError(fmt::format(
         "data: training and validation images must have the same classes: {} has no folder {}, "
         "which {} has",
-        some.root().string(), datasets::first_few(missing), others.root().string()));
+        some.root().string(), join_first(missing), others.root().string()));
   };
   check(training, validation);
   check(validation, training);
