@@ -26,9 +26,7 @@ void require_positive(std::string_view schedule, std::string_view option, double
 }
 
 void require_steps(std::string_view schedule, std::string_view option, std::int64_t steps) {
-  if (steps >= 1) return;
-  throw InputError(fmt::format("learning rate: {} of the {} schedule is {}, expected 1 or more",
-                               option, schedule, steps));
+  if (steps < 1) refuse(schedule, option, static_cast<double>(steps), "1 or more");
 }
 
 template <typename Decay>
@@ -78,7 +76,7 @@ double decay_progress(std::int64_t step, std::int64_t warmup, std::int64_t total
 }  // namespace
 
 void PiecewiseRate::check(std::int64_t /*warmup_steps*/) const {
-  require_steps("piecewise", "steps_per_epoch", steps_per_epoch);
+  require_steps(name(), "steps_per_epoch", steps_per_epoch);
   const RateInterval* before = nullptr;
   std::size_t number = 0;
   for (const RateInterval& interval : intervals) {
@@ -110,7 +108,7 @@ double CosineDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
 
 void PolynomialDecay::check(std::int64_t /*warmup_steps*/) const {
   check_decay(*this);
-  require_positive("polynomial", "power", power);
+  require_positive(name(), "power", power);
 }
 
 double PolynomialDecay::factor(std::int64_t step, std::int64_t warmup_steps) const {
@@ -119,11 +117,11 @@ double PolynomialDecay::factor(std::int64_t step, std::int64_t warmup_steps) con
 }
 
 void OneCycle::check(std::int64_t warmup_steps) const {
-  require_steps("one_cycle", "total_steps", total_steps);
+  require_steps(name(), "total_steps", total_steps);
   if (!(rising_fraction >= 0 && rising_fraction <= 1))
-    refuse("one_cycle", "rising_fraction", rising_fraction, "a number from 0 to 1");
-  require_positive("one_cycle", "initial_divisor", initial_divisor);
-  require_positive("one_cycle", "final_divisor", final_divisor);
+    refuse(name(), "rising_fraction", rising_fraction, "a number from 0 to 1");
+  require_positive(name(), "initial_divisor", initial_divisor);
+  require_positive(name(), "final_divisor", final_divisor);
   if (warmup_steps == 0) return;
   throw InputError(
       fmt::format("learning rate: a warm-up over {} steps with the one_cycle schedule, which is "
@@ -158,11 +156,10 @@ void visit(Field& /*field*/, OneCycle& /*cycle*/) {}
 
 namespace schedules {
 
-// An entry is a schedule with a visit() for its keys.
+// An entry is a schedule with a visit() for its keys, under the schedule's own name.
 template <ConfigStruct T>
-[[nodiscard]] ScheduleEntry entry_of(const std::string& name, const std::string& description,
-                                     const T& defaults = {}) {
-  ScheduleEntry entry{{name, description}};
+[[nodiscard]] ScheduleEntry entry_of(const std::string& description, const T& defaults = {}) {
+  ScheduleEntry entry{{std::string(defaults.name()), description}};
   set_settings<T>(entry, defaults);
   entry.make = [](const OwnSettings& own, const ScheduleRequest& request) {
     auto schedule = own.as<T>();
@@ -185,21 +182,21 @@ ScheduleEntry none() {
 
 ScheduleEntry cosine() {
   return entry_of<CosineDecay>(
-      "cosine", "half a period of a cosine, from the end of the warm-up to the last step");
+      "half a period of a cosine, from the end of the warm-up to the last step");
 }
 
 ScheduleEntry cosine_shifted() {
   return entry_of<CosineDecay>(
-      "cosine_shifted", "the same half period, as long as the training, shifted by the warm-up",
+      "the same half period, as long as the training, shifted by the warm-up",
       {.is_shifted = true});
 }
 
 ScheduleEntry polynomial() {
-  return entry_of<PolynomialDecay>("polynomial", "a power of what is left of the training");
+  return entry_of<PolynomialDecay>("a power of what is left of the training");
 }
 
 ScheduleEntry one_cycle() {
-  auto entry = entry_of<OneCycle>("one_cycle", "up and down again, as PyTorch's OneCycleLR");
+  auto entry = entry_of<OneCycle>("up and down again, as PyTorch's OneCycleLR");
   entry.is_own_warmup = true;
   return entry;
 }
