@@ -40,26 +40,6 @@ void check_model(const RunConfig& config, const ModelCatalogue& models) {
   }
 }
 
-void check_intervals(const RunConfig& config) {
-  double free_from = 0;
-  for (const auto& interval : config.training.lr_schedule) {
-    if (interval.start_epoch < free_from) {
-      refuse_setting(
-          config, "training.lr_schedule",
-          fmt::format("the part from epoch {} begins before the one above it ends or begins; "
-                      "the parts must be in order and apart",
-                      interval.start_epoch));
-    }
-    if (interval.end_epoch && *interval.end_epoch <= interval.start_epoch) {
-      refuse_setting(
-          config, "training.lr_schedule",
-          fmt::format("the part from epoch {} ends at epoch {}; it must end later than it begins",
-                      interval.start_epoch, *interval.end_epoch));
-    }
-    free_from = interval.end_epoch.value_or(interval.start_epoch);
-  }
-}
-
 void check_learning_rate(const RunConfig& config) {
   const auto& training = config.training;
   const bool has_warmup = training.lr_warmup_epochs > 0 || training.lr_warmup_steps > 0;
@@ -79,7 +59,10 @@ void check_learning_rate(const RunConfig& config) {
                                "and lr_warmup_steps out",
                                decay.name));
   }
-  check_intervals(config);
+  // Steps per epoch, which the data decides, don't matter to the order of intervals.
+  at_setting(config, "training.lr_schedule", [&] {
+    PiecewiseRate{.intervals = training.lr_schedule, .steps_per_epoch = 1}.check(0);
+  });
 }
 
 void check_metrics(const RunConfig& config, const LossEntry& loss) {

@@ -132,9 +132,11 @@ TEST_F(TutorialConfigurations, OptimizersHaveKerasNamesAndDefaults) {
 TEST_F(TutorialConfigurations, SchedulesAreInOrderAndOneAtATime) {
   const std::string start = std::string(required) + "training:\n";
   EXPECT_TRUE(says(error(start + "  lr_schedule: [{start_epoch: 3}, {start_epoch: 2}]\n"),
-                   {"training.lr_schedule: the part from epoch 2"}));
-  EXPECT_TRUE(
-      says(error(start + "  lr_schedule: [{start_epoch: 3, end_epoch: 3}]\n"), {"must end later"}));
+                   {"training.lr_schedule: learning rate: start_epoch of interval 2"}));
+  EXPECT_TRUE(says(error(start + "  lr_schedule: [{start_epoch: 3}, {start_epoch: 3}]\n"),
+                   {"training.lr_schedule: ", "start_epoch of interval 2"}));
+  EXPECT_TRUE(says(error(start + "  lr_schedule: [{start_epoch: 3, end_epoch: 3}]\n"),
+                   {"training.lr_schedule: ", "end_epoch of interval 1"}));
   EXPECT_TRUE(says(error(start + "  lr_schedule: [{start_epoch: 3, factor: 3}]\n"),
                    {"training.lr_schedule[0]: unknown key \"factor\""}));
   EXPECT_TRUE(says(error(start + "  lr_schedule: 3\n"), {"a list of mappings"}));
