@@ -11,6 +11,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/text.h"
 #include "kolo/data/box_files.h"
 #include "kolo/run/launch_ranks.h"
 #include "kolo/tools/data_sets.h"
@@ -55,8 +56,8 @@ int fetch(const FetchArguments& arguments) {
 void add_fetch_command(CLI::App& data, Chosen& chosen) {
   const auto [command, arguments] =
       add_command(data, chosen, "fetch", "Download a data set", fetch);
-  add_choice_option(*command, "name NAME", arguments->dataset,
-                    {"mnist", "fashion-mnist", "cifar10"}, "mnist, fashion-mnist or cifar10");
+  const auto names = remote_dataset_names();
+  add_choice_option(*command, "name NAME", arguments->dataset, names, join(names, " or "));
   add_text_option(*command, "-o,--output DIR", arguments->output, "a folder",
                   "Folder for the files (default: data/NAME)");
   add_text_option(*command, "--url BASE", arguments->url, "an address",

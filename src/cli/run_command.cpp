@@ -115,7 +115,7 @@ void add_run_command(CLI::App& app, Chosen& chosen) {
                     "Number of ranks (default: all slots or cores)");
   add_host_options(*command, arguments->hosts);
   add_choice_option(
-      *command, "--launcher", arguments->launcher, {"auto", "processes", "mpi"},
+      *command, "--launcher", arguments->launcher, known_names<LauncherChoice>(),
       "processes: without MPI, for programs that call kolo::initialize() (default: mpi)");
   command->add_flag("--oversubscribe", arguments->oversubscribe,
                     "Allow more ranks than cores or slots");

@@ -137,7 +137,7 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
                     "data: each rank trains on its own samples (default). spatial: all ranks share "
                     "each sample, and the batch stays the same");
   add_choices_option(command, "--lr-scaling RULE,...", arguments.lr_scalings,
-                     {"none", "linear", "sqrt"},
+                     known_names<Scaling>(),
                      "Rules to compare for every number of ranks: none, linear, sqrt");
   add_list_option(command, "--warmup EPOCHS,...", arguments.request.warmup_epochs, {0, 1e9},
                   "Epochs of warm-up to compare for every number of ranks");

@@ -226,14 +226,18 @@ std::string md5_of_file(const fs::path& path) {
   return sum.output.substr(0, digits);
 }
 
+std::vector<std::string> remote_dataset_names() {
+  std::vector<std::string> names;
+  for (const auto& dataset : remote_datasets()) names.push_back(dataset.name);
+  return names;
+}
+
 RemoteDataset remote_dataset(std::string_view name) {
   const auto all = remote_datasets();
   const auto found = std::ranges::find(all, name, &RemoteDataset::name);
   if (found != all.end()) return *found;
-  std::vector<std::string> names;
-  for (const auto& dataset : all) names.push_back(dataset.name);
-  throw InputError(
-      fmt::format("fetch: no data set \"{}\" is known; expected one of {}", name, join(names)));
+  throw InputError(fmt::format("fetch: no data set \"{}\" is known; expected one of {}", name,
+                               join(remote_dataset_names())));
 }
 
 FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& options) {

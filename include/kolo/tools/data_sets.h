@@ -30,8 +30,9 @@ struct RemoteDataset {
   std::string instead;  // advice for the error when it can't be fetched
 };
 
-// A known data set with its sums: mnist, fashion-mnist, cifar10 (the binary version). MNIST comes
-// from the mirror that torchvision uses. InputError for another name.
+// The known data sets, CIFAR-10 in its binary version, MNIST from the mirror that torchvision uses.
+[[nodiscard]] std::vector<std::string> remote_dataset_names();
+// One of them, with its sums. InputError for another name.
 [[nodiscard]] RemoteDataset remote_dataset(std::string_view name);
 
 struct FetchOptions {
