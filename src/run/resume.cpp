@@ -22,14 +22,22 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 2> not_compared{"description", "output_dir"};
-constexpr std::array<std::string_view, 7> order_keys{
-    "seed", "data.name", "data.n_train", "data.shuffle", "data.mode", "data.crop", "data.box_size"};
+// Keys that change the order of samples; the data set has more (DatasetEntry::order_keys).
+constexpr std::array<std::string_view, 4> order_keys{"seed", "data.name", "data.n_train",
+                                                     "data.shuffle"};
 // Keys that change only the rest of an epoch.
 constexpr std::array<std::string_view, 3> batch_keys{
     "training.batch_size", "training.global_batch_size", "training.drop_last"};
 
 std::string describe(const SettingChange& change) {
   return fmt::format("{} is {} instead of {}", change.key, change.now, change.before);
+}
+
+bool changes_order(std::string_view key, const DataConfig& data) {
+  constexpr std::string_view section = "data.";
+  if (std::ranges::count(order_keys, key) > 0) return true;
+  return key.starts_with(section) &&
+         std::ranges::count(dataset_entry(data.name).order_keys, key.substr(section.size())) > 0;
 }
 
 // Reads the run's configuration; none where it is missing or not understood by this version.
@@ -133,7 +141,7 @@ ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config,
   const bool cuts_epoch_anew = point.position > 0 && before.samples != now.samples;
   for (auto& change : changes_between(*earlier, config)) {
     if (std::ranges::count(not_compared, change.key) > 0) continue;
-    if (std::ranges::count(order_keys, change.key) > 0 ||
+    if (changes_order(change.key, config.data) ||
         (cuts_epoch_anew && std::ranges::count(batch_keys, change.key) > 0))
       changes.of_data_order.push_back(describe(change));
     changes.settings.push_back(std::move(change));

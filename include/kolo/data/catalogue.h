@@ -70,6 +70,8 @@ struct DatasetEntry : ChoiceEntry {
   // Reason why it needs n_train and n_valid; empty if it doesn't.
   std::string needs_n_train = {}, needs_n_valid = {};
   std::string validation_key = "path";  // key of the validation samples, for messages
+  // Keys of its own that make other samples of the same files, which a resumed run must not change.
+  std::vector<std::string> order_keys = {};
   std::function<Datasets(const OwnSettings&, const DatasetRequest&)> make = {};
   // Opens what a user names as inputs for a network that was trained on samples of this layout.
   // InputError if it is none of this data's kind. Empty: only a whole simulation box will do.

@@ -331,6 +331,7 @@ DatasetEntry nbody() {
   entry.needs_n_train = "data nbody needs the number of crops per epoch";
   entry.needs_n_valid = "data nbody needs the number of crops a validation has";
   entry.validation_key = "valid_path";
+  entry.order_keys = {"mode", "crop", "box_size"};
   return entry;
 }
 
