@@ -31,7 +31,7 @@ void check_model(const RunConfig& config, const ModelCatalogue& models) {
   check_shape(refuse_in(config, "model"), "input_shape", model.input_shape);
   const auto& entry = models.find(model.name);
   entry.check(model.own, refuse_in(config, "model"));
-  if (model.sync_batch_norm && entry.keeps_batch_norms) {
+  if (model.sync_batch_norm && entry.is_script) {
     refuse_setting(
         config, "model.sync_batch_norm",
         fmt::format("the batch norms of the model {} can't be replaced; leave it false, or use a "
@@ -192,7 +192,7 @@ void check_sharding(const RunConfig& config) {
 }
 
 void check_freezing(const RunConfig& config, const ModelCatalogue& models) {
-  if (!config.model.freeze.empty() && models.find(config.model.name).keeps_batch_norms) {
+  if (!config.model.freeze.empty() && models.find(config.model.name).is_script) {
     refuse_setting(
         config, "model.freeze",
         "modules of a TorchScript model can't be held in evaluation mode; leave it out, or set "

@@ -106,7 +106,7 @@ PreparedRun make_prepared(const RunConfig& config, const RunComponents& componen
 // Freezes parameters that the forward() of a module from a file leaves out, such as those of a head
 // that is used elsewhere: they get no gradients.
 void freeze_unused(const RunConfig& config, PreparedRun& run) {
-  if (config.model.name != "torchscript") return;
+  if (!run.models.find(config.model.name).is_script) return;
   const auto unused =
       find_unused_parameters(*run.network, run.datasets.training->layout().input_shape);
   if (unused.empty()) return;

@@ -214,7 +214,8 @@ void log_summary(RunLog& log, const PreparedRun& run, const RunRecorder& recorde
       "results in {}: history.json, events.out.tfevents.*, {}out.log, model.txt, config.yaml, "
       "run.json{}",
       run.folder.path.string(), run.config.checkpoint.saves() ? "checkpoints/, " : "",
-      run.config.model.name == torchscript_model ? fmt::format(", {}", torchscript_file) : "");
+      run.models.find(run.config.model.name).is_script ? fmt::format(", {}", torchscript_file)
+                                                       : "");
 }
 
 namespace {

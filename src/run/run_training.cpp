@@ -150,7 +150,7 @@ int train(PreparedRun& run, RunStart& start, const Communicator& communicator,
   if (is_root && is_stopped) {
     log_stop(*log, run, context, trainer.state());
   } else if (is_root) {
-    if (config.model.name == torchscript_model)
+    if (run.models.find(config.model.name).is_script)
       save_torchscript(*network.whole, run.folder.path / torchscript_file);
     log_summary(*log, run, records->recorder(), trainer.state(), device);
   }

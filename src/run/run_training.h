@@ -16,8 +16,7 @@
 
 namespace kolo {
 
-// Model whose runs leave the trained script in this file of their folder.
-inline constexpr std::string_view torchscript_model = "torchscript";
+// File of a run's folder that a TorchScript model is saved in when it is trained.
 inline constexpr std::string_view torchscript_file = "model.pt";
 
 // Parts of a run beside the prepared ones.

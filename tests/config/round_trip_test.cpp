@@ -84,7 +84,7 @@ class RandomConfig {
     model.name = pick({"mnist_net", "mnist_cnn", "cnn", "small_cnn", "resnet_small", "resnet34",
                        "resnet50", "unet3d", "mlp", "torchscript"});
     model.own = own_settings(built_in_models().find(model.name));
-    model.sync_batch_norm = !built_in_models().find(model.name).keeps_batch_norms && coin();
+    model.sync_batch_norm = !built_in_models().find(model.name).is_script && coin();
     model.l2 = number();
     model.n_classes = maybe(whole() + 1);
     if (coin()) model.input_shape = {small()};

@@ -61,7 +61,9 @@ struct ModelEntry : ChoiceEntry {
   // Factor of the penalty on squared weights that it is usually trained with.
   double l2 = 0;
   ModelOutput output = ModelOutput::classes;
-  bool keeps_batch_norms = false;  // its batch norms can't be replaced by SyncBatchNorm
+  // A TorchScript module: its batch norms can't be replaced by SyncBatchNorm, parameters that its
+  // forward() leaves out are not trained, and a run saves it as one.
+  bool is_script = false;
 };
 
 // A model of a program's own, whose keys are those of the options that it has.

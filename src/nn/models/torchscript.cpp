@@ -292,7 +292,7 @@ std::optional<TensorsShapes> known_shapes(const ModelOptions& shapes) {
 ModelEntry torchscript() {
   auto entry = entry_of<TorchScript>("torchscript", "a scripted PyTorch network from a file");
   entry.output = ModelOutput::either;
-  entry.keeps_batch_norms = true;
+  entry.is_script = true;
   entry.make_tensors = [](const OwnSettings& own, const ModelOptions& shapes) {
     return make_torchscript_tensors_network(own.as<TorchScript>().file, known_shapes(shapes));
   };
