@@ -17,39 +17,38 @@ namespace kolo {
 
 namespace {
 
-// Options of a program's own model, as settings.
-struct DescribedModel {
-  bool has_dropout, has_batch_norm, makes_fields;
-  std::optional<double> dropout = {}, batch_norm_momentum = {};
-  std::optional<std::int64_t> levels = {}, channels = {};
-
-  [[nodiscard]] ModelOptions options(ModelOptions shapes) const {
-    shapes.dropout = dropout;
-    shapes.batch_norm_momentum = batch_norm_momentum;
-    shapes.levels = levels;
-    shapes.channels = channels;
-    return shapes;
-  }
+// Choices that models share, as settings: of a program's own model those that it has.
+struct SharedChoices {
+  bool has_dropout = true, has_batch_norm = true, makes_fields = true;
+  ModelOptions options = {};
 };
 
 template <typename Field>
-void visit(Field& field, DescribedModel& model) {
+void visit(Field& field, SharedChoices& model) {
   constexpr long double most_levels = 64;
   const Unset own{"the model's own"};
-  if (model.has_dropout) field("dropout", model.dropout, fraction, own);
-  if (model.has_batch_norm) field("batch_norm_momentum", model.batch_norm_momentum, fraction, own);
+  auto& options = model.options;
+  if (model.has_dropout) field("dropout", options.dropout, fraction, own);
+  if (model.has_batch_norm)
+    field("batch_norm_momentum", options.batch_norm_momentum, fraction, own);
   if (!model.makes_fields) return;
-  field("levels", model.levels, positive.up_to(most_levels), own);
-  field("channels", model.channels, positive.up_to(most_cells), own);
+  field("levels", options.levels, positive.up_to(most_levels), own);
+  field("channels", options.channels, positive.up_to(most_cells), own);
 }
 
 ModelEntry entry_of(ModelDescription description) {
   ModelEntry entry{{std::move(description.name), std::move(description.description)}};
-  set_settings(entry, DescribedModel{description.has_dropout, description.has_batch_norm,
-                                     description.makes_fields});
+  set_settings(entry, SharedChoices{description.has_dropout, description.has_batch_norm,
+                                    description.makes_fields});
   entry.make = [make = std::move(description.make)](const OwnSettings& own,
-                                                    const ModelOptions& options) {
-    return make(own.as<DescribedModel>().options(options));
+                                                    const ModelOptions& shapes) {
+    auto options = own.as<SharedChoices>().options;
+    options.input_shape = shapes.input_shape;
+    options.classes = shapes.classes;
+    options.output_shape = shapes.output_shape;
+    options.input_shapes = shapes.input_shapes;
+    options.output_shapes = shapes.output_shapes;
+    return make(options);
   };
   entry.l2 = description.l2;
   if (description.makes_fields) entry.output = ModelOutput::numbers;
@@ -109,20 +108,12 @@ void check_shapes(const ModelEntry& model, const ModelOptions& options) {
 
 // Given options as the keys that a configuration would have.
 ConfigValue mapping_of(const ModelOptions& options, const std::string& origin) {
-  ConfigValue mapping;
-  mapping.kind = ConfigValue::Kind::mapping;
-  const auto add = [&](const char* key, const auto& given) {
-    if (!given) return;
-    ConfigValue value;
-    value.kind = ConfigValue::Kind::scalar;
-    value.text = fmt::format("{}", *given);
-    value.origin = origin;
-    mapping.entries.push_back({key, std::move(value)});
-  };
-  add("dropout", options.dropout);
-  add("batch_norm_momentum", options.batch_norm_momentum);
-  add("levels", options.levels);
-  add("channels", options.channels);
+  SharedChoices choices{.options = options};
+  auto mapping = TreeWriter::tree_of_section(choices);
+  std::erase_if(mapping.entries, [](const ConfigEntry& entry) {
+    return entry.value.kind == ConfigValue::Kind::nothing;
+  });
+  for (auto& entry : mapping.entries) entry.value.origin = origin;
   return mapping;
 }
 
