@@ -334,29 +334,4 @@ Datasets make_datasets(const RunConfig& config, const DataReading& reading) {
   return datasets;
 }
 
-std::string sample_name(const DataConfig& data) {
-  return dataset_entry(data.name).samples(completed(data));
-}
-
-std::string need_of_gpu(const DataConfig& data) {
-  return dataset_entry(data.name).needs_gpu(completed(data));
-}
-
-// Any number of ranks may evaluate, whether they share the global batch evenly or not.
-std::int64_t validation_batch_size_of(const RunConfig& config, const Dataset& dataset, int ranks) {
-  const auto& training = config.training;
-  const auto& layout = dataset.layout();
-  if (training.validation_batch_size) return *training.validation_batch_size;
-  const auto batch = training.batch_size
-                         ? *training.batch_size
-                         : std::max<std::int64_t>(1, *training.global_batch_size / ranks);
-  // A pass of the training is known to fit in memory.
-  const auto as_in_training = divide_up(batch, training.accumulation);
-  if (layout.classes == 0) return as_in_training;
-  // Small images are fast in large batches; of large ones fewer are as fast, and take less memory.
-  constexpr std::int64_t most_samples = 1000, most_numbers = std::int64_t{4} << 20;
-  const auto fitting = most_numbers / std::max<std::int64_t>(1, layout.input_size());
-  return std::min(most_samples, std::max(as_in_training, fitting));
-}
-
 }  // namespace kolo
