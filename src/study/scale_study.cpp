@@ -9,128 +9,18 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
-#include "kolo/report/report.h"
 #include "kolo/run/launch_ranks.h"
-#include "kolo/train/observe/format.h"
-#include "kolo/train/observe/history.h"
 #include "run/prepared_run.h"
 #include "run/work_part.h"
 #include "study/study_folder.h"
 
 namespace kolo {
 
-namespace {
-
 namespace fs = std::filesystem;
-
-// Members that tell a run from others; the rest says what has become of it.
-auto identity_of(const StudyPoint& point) {
-  return std::tuple(point.ranks, point.lr_scaling, point.warmup_epochs, point.spatial);
-}
-
-std::string homework_metrics(const History& history) {
-  std::string text;
-  for (const auto& epoch : history.epochs()) {
-    if (epoch.epoch == 0) continue;
-    text += fmt::format("{:.8e} {:.8e} {:.8e} {:.8e} {:.8e}\n", epoch.accuracy, epoch.loss,
-                        epoch.val_accuracy, epoch.val_loss, epoch.seconds);
-  }
-  return text;
-}
-
-}  // namespace
-
-void ResultsFolder::refuse(const std::string& reason) const {
-  throw InputError(
-      fmt::format("{} in {}: {}; choose another folder with --output DIR, or move this one away",
-                  kind, path.string(), reason));
-}
-
-void ResultsFolder::require_free(const std::string& configuration) const {
-  const RunFolder run{path};
-  run.require_writable();
-  if (fs::exists(file())) return;
-  if (run.holds_a_run()) refuse("the folder holds a run of kolo train");
-  for (const auto& other : {config(), report()}) {
-    if (!fs::exists(other)) continue;
-    // A study that was stopped before its first run has left its configuration.
-    if (other == config() && read_text_file(other) == configuration) continue;
-    refuse(fmt::format("it holds {}, and no {}", other.filename().string(), kind));
-  }
-}
-
-std::unique_ptr<FolderLock> ResultsFolder::lock() const {
-  fs::create_directories(path);
-  try {
-    return std::make_unique<FolderLock>(
-        path,
-        FolderLockOptions{.job = describe_job(),
-                          .advice = "; wait for it, or choose another folder with --output DIR"});
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{} in {}", kind, error.what()));
-  }
-}
-
-void ResultsFolder::write_page() const {
-  const auto data = report_data(read_report(std::span(&path, 1)), format_moment(wall_time()));
-  write_file_atomically(report(), report_page(data));
-}
-
-Study StudyFolder::merged(const Study& planned, const std::string& configuration) const {
-  require_free(configuration);
-  if (!fs::exists(file())) return planned;
-  Study merged = Study::read(file());
-  if (merged.scaling != planned.scaling)
-    refuse(fmt::format("its scaling is {}, not {}", merged.scaling, planned.scaling));
-  if (merged.parallel != planned.parallel)
-    refuse(fmt::format("its --parallel is {}, not {}", merged.parallel, planned.parallel));
-  if (merged.settings != planned.settings || merged.threads != planned.threads ||
-      read_text_file(config()) != configuration)
-    refuse("it was made with other settings, or the configuration has changed since");
-  for (const StudyPoint& point : planned.points) {
-    const auto same = std::ranges::find(merged.points, identity_of(point), identity_of);
-    if (same == merged.points.end())
-      merged.points.push_back(point);
-    else if (same->batch_size != point.batch_size)
-      refuse(fmt::format("its run on {} ranks has batches of {} per rank, not {}", point.ranks,
-                         same->batch_size, point.batch_size));
-  }
-  std::ranges::stable_sort(merged.points, {}, &StudyPoint::ranks);
-  return merged;
-}
-
-void StudyFolder::collect(Study& study) const {
-  for (StudyPoint& point : study.points) {
-    if (point.folder.empty()) continue;
-    const RunFolder folder = run(point);
-    if (!fs::exists(folder.history())) continue;
-    const History history = History::read(folder.history());
-    point.results = results_of(history);
-    if (history.summary().empty()) continue;
-    point.state = StudyPointState::done;
-    point.problem.clear();
-  }
-}
-
-void StudyFolder::write(Study& study) const {
-  fill_in_efficiency(study);
-  study.write(file());
-}
-
-void StudyFolder::write_report() const {
-  for (const auto& point : Study::read(file()).points) {
-    if (point.state != StudyPointState::done) continue;
-    const auto folder = run(point);
-    write_file_atomically(folder.path / "metrics.dat",
-                          homework_metrics(History::read(folder.history())));
-  }
-  write_page();
-}
 
 void require_no_launcher(std::string_view command) {
   const auto environment = detect_launch_environment();

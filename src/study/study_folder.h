@@ -111,11 +111,6 @@ struct TrialSetting {
 // Runs the remaining trials, and writes sweep.json after every change. True: it was stopped.
 [[nodiscard]] bool run_trials(const TrialSetting& setting, const SweepFolder& folder, Sweep& sweep);
 
-// For people, when a trial has ended: "trial 3 (lr 0.01): val_accuracy 91.24 % in epoch 4 of 5,
-// 12.3 s; 5 of 16 over, best trial 2 with 92.01 %, 1 min 20 s left".
-[[nodiscard]] std::string describe_end(const TrialSetting& setting, const Sweep& sweep,
-                                       const Trial& trial);
-
 // Tells whether this call has to run the trial.
 [[nodiscard]] bool is_to_do(const Trial& trial);
 

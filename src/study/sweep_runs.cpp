@@ -12,6 +12,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/text.h"
 #include "run/launch/child.h"
 #include "run/launch/signals.h"
 #include "study/study_folder.h"
@@ -70,6 +71,48 @@ std::string last_words(const fs::path& output) {
   constexpr std::size_t longest = 400;
   if (words.size() > longest) words = words.substr(0, longest) + "...";
   return words;
+}
+
+// Estimate from the seconds that an epoch has taken so far; 0: unknown, or nothing is left.
+double seconds_left(const TrialSetting& setting, const Sweep& sweep) {
+  double left = 0, seconds = 0, measured = 0;
+  for (std::size_t i = 0; i < sweep.trials.size(); ++i) {
+    const auto& trial = sweep.trials[i];
+    const bool is_over = trial.state == TrialState::done || trial.state == TrialState::failed;
+    const auto trained = static_cast<double>(trial.epochs);
+    if (!is_over) left += static_cast<double>(setting.epochs[i]) - trained;
+    if (trial.seconds <= 0 || trial.state == TrialState::running) continue;
+    seconds += trial.seconds;
+    measured += trained;
+  }
+  if (measured <= 0 || left <= 0) return 0;
+  return left * seconds / measured / static_cast<double>(setting.sites.size());
+}
+
+std::string describe_result(const Sweep& sweep, const Trial& trial) {
+  if (trial.state == TrialState::failed) return fmt::format("failed with {}", trial.problem);
+  const auto epochs = counted(trial.epochs, "epoch");
+  if (trial.state == TrialState::stopped) return fmt::format("stopped after {}", epochs);
+  const auto value = format_metric(sweep.metric, trial.best);
+  if (value.empty()) return fmt::format("no {} in {}", sweep.metric, epochs);
+  return fmt::format("{} {} in epoch {} of {}, {}", sweep.metric, value, trial.best_epoch,
+                     trial.epochs, format_duration(trial.seconds));
+}
+
+// For people, when a trial has ended: "trial 3 (lr 0.01): val_accuracy 91.24 % in epoch 4 of 5,
+// 12.3 s; 5 of 16 over, best trial 2 with 92.01 %, 1 min 20 s left".
+std::string describe_end(const TrialSetting& setting, const Sweep& sweep, const Trial& trial) {
+  const auto over = std::ranges::count_if(sweep.trials, [](const Trial& each) {
+    return each.state == TrialState::done || each.state == TrialState::failed;
+  });
+  auto text = fmt::format("trial {} ({}): {}; {} of {} over", trial.number, describe(trial),
+                          describe_result(sweep, trial), over, sweep.trials.size());
+  const auto& best = sweep.trials[best_first(sweep).front()];
+  if (const auto value = format_metric(sweep.metric, best.best); !value.empty())
+    text += fmt::format(", best trial {} with {}", best.number, value);
+  if (const double left = seconds_left(setting, sweep); left > 0)
+    text += fmt::format(", {} left", format_duration(left));
+  return text;
 }
 
 // Runs trials side by side: as soon as one ends, the next one starts in its place.
