@@ -42,17 +42,18 @@ Datasets Cifar10::make(const DatasetRequest& request) const {
     });
   };
   const auto training = read(Split::train), validation = read(Split::validation);
-  const auto augmentation = images.augmentation(request);
   const auto preprocessing = images.preprocessing == NamedPreprocessing::unit
                                  ? Preprocessing::none()
                                  : for_unit_pixels(preprocessing_of(images.preprocessing));
-  return {std::make_shared<AugmentedDataset>(first_of(request, Split::train, training),
-                                             augmentation, preprocessing, request.seed),
-          std::make_shared<AugmentedDataset>(first_of(request, Split::validation, validation),
-                                             AugmentationOptions{}, preprocessing, request.seed),
-          training->class_names(),
-          {},
-          loads_of(*training, *validation)};
+  const auto augmented = [&](Split split, const std::shared_ptr<const Dataset>& dataset,
+                             const AugmentationOptions& augmentation) {
+    return std::make_shared<AugmentedDataset>(first_of(request, split, dataset), augmentation,
+                                              preprocessing, request.seed);
+  };
+  return {.training = augmented(Split::train, training, images.augmentation(request)),
+          .validation = augmented(Split::validation, validation, {}),
+          .class_names = training->class_names(),
+          .loads = loads_of(*training, *validation)};
 }
 
 DatasetEntry cifar10() {

@@ -221,11 +221,11 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
     return std::make_shared<AugmentedDataset>(first_of(request, split, dataset, true), augmentation,
                                               preprocessing, request.seed);
   };
-  Datasets datasets{augmented(Split::train, samples.training, images.augmentation(request)),
-                    augmented(Split::validation, samples.validation, view()),
-                    training->class_names(), std::move(warnings)};
-  datasets.note_of_split = samples.note;
-  return datasets;
+  return {.training = augmented(Split::train, samples.training, images.augmentation(request)),
+          .validation = augmented(Split::validation, samples.validation, view()),
+          .class_names = training->class_names(),
+          .warnings = std::move(warnings),
+          .note_of_split = samples.note};
 }
 
 // Layout without the folders: as many classes as the network tells apart, or ImageNet's.

@@ -152,8 +152,8 @@ namespace kolo::datasets {
 
 // The four files in a folder. Images are varied only on request: digits have no mirror images.
 struct MnistFiles {
-  std::string path;
-  ImageSettings images;
+  std::string path = {};
+  ImageSettings images = {};
   std::string_view torchvision_name = "MNIST", usual_path = {};
 
   void check(const RefuseKey& refuse) const {
@@ -188,11 +188,10 @@ Datasets MnistFiles::make(const DatasetRequest& request) const {
     training = std::make_shared<AugmentedDataset>(training, augmentation, Preprocessing::none(),
                                                   request.seed);
   }
-  return {training,
-          first_of(request, Split::validation, validation),
-          validation->class_names(),
-          {},
-          loads_of(*read_training, *validation)};
+  return {.training = training,
+          .validation = first_of(request, Split::validation, validation),
+          .class_names = validation->class_names(),
+          .loads = loads_of(*read_training, *validation)};
 }
 
 PredictionInputs MnistFiles::inputs(const SampleLayout& layout,
@@ -212,11 +211,9 @@ DatasetEntry mnist() {
 }
 
 DatasetEntry fashion_mnist() {
-  return entry_of<MnistFiles>("fashion_mnist", "clothes, in MNIST's format; a Debian package",
-                              {.path = {},
-                               .images = {},
-                               .torchvision_name = "FashionMNIST",
-                               .usual_path = fashion_mnist_folder});
+  return entry_of<MnistFiles>(
+      "fashion_mnist", "clothes, in MNIST's format; a Debian package",
+      {.torchvision_name = "FashionMNIST", .usual_path = fashion_mnist_folder});
 }
 
 }  // namespace kolo::datasets
