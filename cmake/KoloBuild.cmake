@@ -109,11 +109,12 @@ function(kolo_add_device_sources target)
   endif()
 endfunction()
 
-# kolo_add_catalogue(TARGET FUNCTION NAME ENTRY TYPE NAMESPACE NAME HEADER FILE [FOLDER NAME] ENTRIES ...): what a configuration
-# chooses from by name. Each entry is a source FOLDER/ENTRY.cpp (catalogue/ unless given), which defines kolo::NAMESPACE::ENTRY();
-# ENTRY:FILE is one that shares FOLDER/FILE.cpp with its family. FUNCTION, declared in HEADER, returns all.
+# kolo_add_catalogue(TARGET FUNCTION NAME ENTRY TYPE NAMESPACE NAME HEADER FILE [FOLDER NAME | FILE SOURCE] ENTRIES ...): what a
+# configuration chooses from by name. Each entry is a source FOLDER/ENTRY.cpp (catalogue/ unless given), which defines
+# kolo::NAMESPACE::ENTRY(); ENTRY:FILE is one that shares FOLDER/FILE.cpp with its family. With FILE all entries are in that source.
+# FUNCTION, declared in HEADER, returns all.
 function(kolo_add_catalogue target)
-  cmake_parse_arguments(catalogue "" "FUNCTION;ENTRY;NAMESPACE;HEADER;FOLDER" "ENTRIES" ${ARGN})
+  cmake_parse_arguments(catalogue "" "FUNCTION;ENTRY;NAMESPACE;HEADER;FOLDER;FILE" "ENTRIES" ${ARGN})
   if(NOT catalogue_FOLDER)
     set(catalogue_FOLDER catalogue)
   endif()
@@ -127,6 +128,9 @@ function(kolo_add_catalogue target)
     string(APPEND calls "      ${catalogue_NAMESPACE}::${entry}(),\n")
     list(APPEND files ${catalogue_FOLDER}/${file}.cpp)
   endforeach()
+  if(catalogue_FILE)
+    set(files ${catalogue_FILE})
+  endif()
   list(REMOVE_DUPLICATES files)
   target_sources(${target} PRIVATE ${files})
   set(made ${CMAKE_CURRENT_BINARY_DIR}/${catalogue_FUNCTION}.cpp)

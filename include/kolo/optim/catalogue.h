@@ -28,7 +28,7 @@ struct OptimizerEntry : ChoiceEntry {
   };
 };
 
-// The optimizers of src/optim/catalogue.
+// The optimizers of src/optim/optimizers.cpp.
 [[nodiscard]] const std::vector<OptimizerEntry>& built_in_optimizers();
 
 // InputError where there is none of that name.
@@ -73,7 +73,7 @@ struct ScheduleEntry : ChoiceEntry {
   bool is_own_warmup = false;  // takes no other
 };
 
-// The schedules of src/optim/schedules.
+// The schedules of src/optim/schedules.cpp.
 [[nodiscard]] const std::vector<ScheduleEntry>& built_in_schedules();
 
 // InputError where there is none of that name.
