@@ -144,12 +144,11 @@ void add_inspect_command(CLI::App& data, Chosen& chosen) {
   command->add_flag("--quick", arguments->quick, "Leave out the ranges of large arrays");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->footer(
-      "Reads IDX (plain or gzip), folders of CIFAR-10's binary batches, images and folders of "
-      "images, simulation boxes (HDF5, .npy pairs), arrays (.npy, HDF5) and safetensors. "
-      "Recognizes them by content. Lines with ! are advice.\n\n"
-      "Examples:\n"
-      "  kolo data inspect box.h5\n"
-      "  kolo data inspect data/cifar10 --json");
+      fmt::format("Reads {}. Recognizes them by content. Lines with ! are advice.\n\n"
+                  "Examples:\n"
+                  "  kolo data inspect box.h5\n"
+                  "  kolo data inspect data/cifar10 --json",
+                  inspected_formats));
 }
 
 struct ConvertArguments {

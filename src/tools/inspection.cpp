@@ -396,10 +396,9 @@ InspectionJson inspect(const fs::path& path, bool reads_numbers) {
   const auto content = content_of_file(path);
   if (content.kind == FileKind::safetensors) return inspect_safetensors(path);
   const auto said = other_file_text(content, "");
-  throw InputError(fmt::format(
-      "data: {} ({} bytes) is of no format that is read: IDX (plain or gzip), a folder of "
-      "CIFAR-10's binary batches, JPEG, PNG, HDF5, .npy, safetensors{}{}",
-      path.string(), fs::file_size(path), said.empty() ? "" : "; ", said));
+  throw InputError(fmt::format("data: {} ({} bytes) is of no format that is read: {}{}{}",
+                               path.string(), fs::file_size(path), inspected_formats,
+                               said.empty() ? "" : "; ", said));
 }
 
 }  // namespace kolo

@@ -60,6 +60,11 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
 // MD5 sum (RFC 1321) as 32 hexadecimal digits: against accidents, not attacks.
 [[nodiscard]] std::string md5_of_file(const std::filesystem::path& path);
 
+// Formats that inspect() reads, for people.
+inline constexpr std::string_view inspected_formats =
+    "IDX (plain or gzip), folders of CIFAR-10's binary batches, images (JPEG, PNG) and folders of "
+    "images, simulation boxes (HDF5, .npy pairs), arrays (.npy, HDF5) and safetensors";
+
 // Contents of a file or folder of data, told by the content, as `kolo data inspect --json` writes
 // them: path, format, bytes, arrays (name, type, shape, chunk, filters, channels with their
 // ranges), facts and advice. `reads_numbers`: also the ranges of large arrays, for which all is
