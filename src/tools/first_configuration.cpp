@@ -210,11 +210,11 @@ Draft draft_of(const DataSplits& splits) {
     return draft_arrays(splits);
   const auto found = inspect(splits.training, false);
   const auto format = found["format"].get<std::string>();
-  if (format == "folder of images") return draft_images(splits, found);
-  if (format == "folder of IDX files") return draft_known(splits, found, true);
-  if (format == "CIFAR-10, binary") return draft_known(splits, found, false);
-  if (format.starts_with("simulation box")) return draft_box(splits);
-  if (format == "samples of arrays" || format == "HDF5 file") return draft_arrays(splits);
+  if (format == data_formats::image_folder) return draft_images(splits, found);
+  if (format == data_formats::idx_folder) return draft_known(splits, found, true);
+  if (format == data_formats::cifar10) return draft_known(splits, found, false);
+  if (format.starts_with(data_formats::box)) return draft_box(splits);
+  if (format == data_formats::samples || format == data_formats::hdf5) return draft_arrays(splits);
   throw InputError(fmt::format(
       "init: {} is of another kind ({}): expected a folder with a folder of images for each class, "
       "MNIST's or CIFAR-10's files, .npy arrays, or an HDF5 file",

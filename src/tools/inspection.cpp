@@ -61,7 +61,7 @@ void add_numbers(Ranges& ranges, std::span<const Number> numbers, std::size_t ru
 }
 
 // An inspection without arrays, facts and advice.
-InspectionJson new_inspection(const std::filesystem::path& path, const std::string& format,
+InspectionJson new_inspection(const std::filesystem::path& path, std::string_view format,
                               std::uint64_t bytes) {
   return {{"path", path.string()},
           {"format", format},
@@ -167,12 +167,12 @@ void add_all_arrays(InspectionJson& inspection, const ArrayCollection& collectio
 InspectionJson inspect_arrays(const fs::path& path, bool reads_numbers) {
   const ArrayCollection collection(path);
   const bool is_folder = collection.is_folder();
-  auto inspection =
-      new_inspection(path, is_folder ? "folder of .npy arrays" : "HDF5 file", bytes_of(path));
+  auto inspection = new_inspection(path, is_folder ? "folder of .npy arrays" : data_formats::hdf5,
+                                   bytes_of(path));
   std::string inputs;
   if (holds(collection.names(), "inputs")) {
     const ArraySamples samples(path);
-    inspection["format"] = "samples of arrays";
+    inspection["format"] = data_formats::samples;
     inspection["advice"] = samples.warnings();
     for (const auto& each : samples.arrays())
       add_array(inspection, each.name, *each.array, reads_numbers);
@@ -222,8 +222,8 @@ void advise_on_field(const std::string& field, const Ranges& ranges, InspectionJ
 InspectionJson inspect_box(const fs::path& path, bool reads_numbers) {
   const BoxFile box(path, BoxFields::any);
   const bool is_npy = box.format() == BoxFormat::npy;
-  auto inspection =
-      new_inspection(path, is_npy ? "simulation box, .npy pair" : "simulation box, HDF5", 0);
+  auto inspection = new_inspection(
+      path, fmt::format("{}, {}", data_formats::box, is_npy ? ".npy pair" : "HDF5"), 0);
   auto& advice = inspection["advice"];
   bool is_plain = true;
   std::uint64_t bytes = 0;
@@ -276,7 +276,7 @@ InspectionJson inspect_image(const fs::path& path) {
 }
 
 InspectionJson inspect_cifar10_folder(const fs::path& path) {
-  auto inspection = new_inspection(path, "CIFAR-10, binary", bytes_of(path));
+  auto inspection = new_inspection(path, data_formats::cifar10, bytes_of(path));
   for (const auto split : {Split::train, Split::validation}) {
     const Cifar10Dataset dataset(path, split);
     const std::string name = split == Split::train ? "training" : "validation";
@@ -290,7 +290,7 @@ InspectionJson inspect_cifar10_folder(const fs::path& path) {
 InspectionJson inspect_image_folder(const fs::path& path) {
   constexpr std::int64_t most_decoded = 64;
   const ImageFolderDataset dataset(path);
-  auto inspection = new_inspection(path, "folder of images", bytes_of(path));
+  auto inspection = new_inspection(path, data_formats::image_folder, bytes_of(path));
   Range heights, widths;
   std::vector<std::byte> bytes;
   const auto decoded = std::min(most_decoded, dataset.size());
@@ -319,8 +319,8 @@ bool is_there(const fs::path& path) {
 // Inspects one IDX file, or those of a folder.
 InspectionJson inspect_idx(const fs::path& path, const std::vector<fs::path>& files,
                            bool reads_numbers) {
-  auto inspection =
-      new_inspection(path, files.front() == path ? "IDX" : "folder of IDX files", bytes_of(path));
+  auto inspection = new_inspection(path, files.front() == path ? "IDX" : data_formats::idx_folder,
+                                   bytes_of(path));
   for (const auto& file : files) {
     const auto array = read_idx(file);
     Ranges ranges;

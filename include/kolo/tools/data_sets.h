@@ -65,6 +65,13 @@ inline constexpr std::string_view inspected_formats =
     "IDX (plain or gzip), folders of CIFAR-10's binary batches, images (JPEG, PNG) and folders of "
     "images, simulation boxes (HDF5, .npy pairs), arrays (.npy, HDF5) and safetensors";
 
+// Formats that networks are trained on, as inspect() names them; a box's file follows a comma.
+namespace data_formats {
+inline constexpr std::string_view idx_folder = "folder of IDX files", cifar10 = "CIFAR-10, binary",
+                                  image_folder = "folder of images", box = "simulation box",
+                                  samples = "samples of arrays", hdf5 = "HDF5 file";
+}
+
 // Contents of a file or folder of data, told by the content, as `kolo data inspect --json` writes
 // them: path, format, bytes, arrays (name, type, shape, chunk, filters, channels with their
 // ranges), facts and advice. `reads_numbers`: also the ranges of large arrays, for which all is
