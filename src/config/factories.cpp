@@ -82,8 +82,9 @@ void require_loss_of(const RunConfig& config, const SampleLayout& layout) {
                   has_classes ? "classes" : "numbers", losses_for(has_classes)));
 }
 
-// A penalty l2 * sum of w^2 has the gradient 2 * l2 * w, which is a weight decay of 2 * l2: the
-// same steps, without a pass over the weights for the loss.
+// A penalty l2 * sum of w^2 has the gradient 2 * l2 * w, which is a weight decay of 2 * l2 without
+// a pass over the weights for the loss. (Clipping comes before it, and LARS, LAMB and Schedule-Free
+// AdamW decay in their own way: docs/use/configuration.md.)
 WeightDecay decay_of(const RunConfig& config, double l2) {
   if (l2 > 0) return {2 * l2, false, true};
   return decay_of(config.optimizer);

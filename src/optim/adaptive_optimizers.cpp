@@ -48,12 +48,13 @@ std::unique_ptr<FlatOptimizer> make_rmsprop(const RmspropOptions& options) {
   const auto constants = [options](StepRate rate, std::int64_t, const auto& decay) {
     return optim::stored<optim::RmspropConstants>(
         {.decay = decay,
-         .rate = rate.learning_rate,
+         .rate_of_gradient = options.as_keras ? rate.learning_rate : 1,
+         .rate_of_step = options.as_keras ? 1 : rate.learning_rate,
          .rho = options.rho,
          .one_minus_rho = 1 - options.rho,
          .momentum = options.momentum,
-         .epsilon_in_root = options.epsilon_in_root ? options.epsilon : 0,
-         .epsilon_to_root = options.epsilon_in_root ? 0 : options.epsilon});
+         .epsilon_in_root = options.as_keras ? options.epsilon : 0,
+         .epsilon_to_root = options.as_keras ? 0 : options.epsilon});
   };
   optim::Elementwise rmsprop{"rmsprop", {"square_avg"}, optim::decay_of(options), constants};
   const bool has_momentum = options.momentum > 0;

@@ -132,7 +132,8 @@ struct AdamStep : StepOf<T, amsgrad ? 3 : 2> {
 template <typename T>
 struct RmspropConstants {
   DecayConstants<T> decay;
-  T rate, rho, one_minus_rho, momentum;
+  T rate_of_gradient, rate_of_step;  // one of the two is 1
+  T rho, one_minus_rho, momentum;
   T epsilon_in_root, epsilon_to_root;  // one of the two is 0
 };
 
@@ -151,12 +152,13 @@ struct RmspropStep : StepOf<T, 1 + has_momentum + is_centered> {
       square -= mean * mean;
       square = square < 0 ? T(0) : square;  // by rounding
     }
-    T step = c.rate * gradient / (std::sqrt(square + c.epsilon_in_root) + c.epsilon_to_root);
+    T step =
+        c.rate_of_gradient * gradient / (std::sqrt(square + c.epsilon_in_root) + c.epsilon_to_root);
     if constexpr (has_momentum) {
       step += c.momentum * state[1];
       state[1] = step;
     }
-    parameter = c.decay.keep * parameter - step;
+    parameter = c.decay.keep * parameter - c.rate_of_step * step;
   }
 };
 

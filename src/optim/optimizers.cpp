@@ -172,7 +172,7 @@ OptimizerEntry adamw() {
   return entry;
 }
 
-using Rmsprop = WithEpsilon<RmspropOptions, &RmspropOptions::epsilon_in_root>;
+using Rmsprop = WithEpsilon<RmspropOptions, &RmspropOptions::as_keras>;
 
 template <typename Field>
 void visit(Field& field, Rmsprop& rmsprop) {

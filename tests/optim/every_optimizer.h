@@ -26,7 +26,7 @@ inline std::vector<NamedOptimizer> every_optimizer() {
       {"Amsgrad", make_adam({.beta2 = .5, .amsgrad = true})},
       {"Rmsprop", make_rmsprop({})},
       {"RmspropMomentum", make_rmsprop({.momentum = .9, .weight_decay = .1})},
-      {"RmspropCentered", make_rmsprop({.centered = true, .epsilon_in_root = false})},
+      {"RmspropCentered", make_rmsprop({.centered = true, .as_keras = false})},
       {"RmspropMomentumCentered", make_rmsprop({.momentum = .9, .centered = true})},
       {"Adagrad", make_adagrad({.weight_decay = .1})},
       {"Adadelta", make_adadelta({.weight_decay = .1, .decoupled_decay = true})},

@@ -66,9 +66,9 @@ TorchCase adam_case(const std::string& label, const AdamOptions& options) {
                                    .amsgrad(options.amsgrad));
 }
 
-// RMSprop with PyTorch's place for epsilon.
+// RMSprop in PyTorch's form.
 TorchCase rmsprop_case(const std::string& label, RmspropOptions options) {
-  options.epsilon_in_root = false;
+  options.as_keras = false;
   return torch_case<torch::optim::RMSprop>(label, make_rmsprop(options),
                                            torch::optim::RMSpropOptions(usual_rate)
                                                .alpha(options.rho)
@@ -121,8 +121,10 @@ void compare_with_torch(const TorchCase& test, double tolerance) {
   for (std::int64_t step = 1; step <= 20; ++step) {
     as_tensor(buffers.gradients).normal_();
     reference.mutable_grad() = as_tensor(buffers.gradients).clone();
+    const double rate = usual_rate / static_cast<double>(1 + step % 3);
+    torch_optimizer->param_groups()[0].options().set_lr(rate);
     torch_optimizer->step();
-    test.optimizer->update(buffers.whole(), usual_rate, step);
+    test.optimizer->update(buffers.whole(), rate, step);
     ASSERT_TRUE(torch::allclose(as_tensor(buffers.parameters), reference, tolerance, tolerance))
         << "step " << step;
   }

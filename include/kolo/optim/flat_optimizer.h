@@ -46,6 +46,8 @@ struct RateHistory {
   // One step more. Its weight in the average is the square of the largest rate so far (Defazio et
   // al., 2024, section 4.3), so that the steps of a warm-up count little.
   StepRate note(double learning_rate);
+  // One of the last steps was not made.
+  void forget() { sum_of_squares -= largest * largest; }
   bool operator==(const RateHistory&) const = default;
 };
 
@@ -180,8 +182,9 @@ struct RmspropOptions {
   double momentum = 0;    // 0 or more
   double epsilon = 1e-7;  // 0 or more
   bool centered = false;  // divides by the deviation instead of the root mean square
-  // Adds epsilon under the root, as Keras does; false: to the root, as PyTorch.
-  bool epsilon_in_root = true;
+  // Adds epsilon under the root, and keeps the rate in the momentum buffer, as Keras does; false: to
+  // the root, and the rate applies to the buffer, as in PyTorch.
+  bool as_keras = true;
   double weight_decay = 0;  // 0 or more
   bool decoupled_decay = false;
   bool decay_excludes_vectors = false;
@@ -193,14 +196,14 @@ struct RmspropOptions {
 //   increment  = rate * g / sqrt(square_avg [- grad_avg^2] + epsilon)
 //
 // and the parameter loses the increment, or momentum_buffer = momentum * momentum_buffer +
-// increment. (PyTorch applies the rate to the buffer; the two differ only where the rate changes.)
+// increment.
 // Throws InputError for values out of range, as do all below.
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_rmsprop(const RmspropOptions& options);
 
 struct AdagradOptions {
   double initial_accumulator = 0.1;  // 0 or more; PyTorch takes 0
   double epsilon = 1e-7;             // 0 or more
-  bool epsilon_in_root = true;       // as for RMSprop
+  bool epsilon_in_root = true;       // as Keras; false: added to the root, as in PyTorch
   double weight_decay = 0;           // 0 or more
   bool decoupled_decay = false;
   bool decay_excludes_vectors = false;

@@ -64,6 +64,9 @@ class BucketOptimizer {
   void prepare(double learning_rate, std::int64_t step);
   // Blocks until all parameters are complete. Before the next forward pass.
   void finish();
+  // Step number `step` was left out: no parameter's count of steps has it, as in PyTorch. On a
+  // device it may be told when the next step has been made, which then counted one too many.
+  void leave_out(std::int64_t step);
 
   // For algorithms that average (FlatOptimizer::for_use; nothing happens for others): the
   // parameters become those to use the network with, until to_training() brings back the trained
@@ -160,6 +163,7 @@ class BucketOptimizer {
   std::vector<std::vector<torch::Tensor>> trained_;
   RateHistory rates_;
   std::int64_t noted_step_ = 0;  // the last one in it
+  std::int64_t left_out_ = 0;    // steps left out that prepare() has counted
   double weight_ = 1;            // of the step that is being made, in the average
   bool is_in_step_ = false;
 };

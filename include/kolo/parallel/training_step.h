@@ -90,8 +90,9 @@ class TrainingStep {
     std::vector<double> sums;  // of the numbers, over all ranks
     bool is_made = true;       // false: left out, on all ranks
   };
-  // Waits until the device has done the step. Error where too many in a row were left out, on a
-  // device some steps late. Collective where the step was left out.
+  // Waits until the device has done the step. The optimizer doesn't count one that was left out; on
+  // the host it must be known before the next one begins. Error where too many in a row were left
+  // out, on a device some steps late. Collective where the step was left out.
   Outcome end(const Pending& step);
 
   // Parts that this rank computes of all virtual ranks'; without these it is one itself.

@@ -68,7 +68,10 @@ void BucketOptimizer::update(std::size_t bucket, double learning_rate, std::int6
         name_));
   }
   enter_step();
-  if (std::exchange(noted_step_, step) != step) weight_ = rates_.note(learning_rate).weight;
+  if (std::exchange(noted_step_, step) != step) {
+    weight_ = rates_.note(learning_rate).weight;
+    left_out_ = 0;
+  }
   for (const BucketEntry& entry : arena_->plan().buckets[bucket].entries) {
     if (!arena_->takes_part(entry.parameter)) ++skipped_[entry.parameter];
   }
@@ -158,7 +161,18 @@ void BucketOptimizer::prepare(double learning_rate, std::int64_t step) {
   const auto steps = step - std::exchange(noted_step_, step);
   if (steps == 0) return;
   weight_ = rates_.note(learning_rate).weight;
-  steps_->advance({learning_rate, weight_}, steps);
+  steps_->advance({learning_rate, weight_}, steps - std::exchange(left_out_, 0));
+}
+
+void BucketOptimizer::leave_out(std::int64_t step) {
+  // A device was given the update, without knowing that it would do nothing.
+  const bool was_given = noted_step_ >= step;
+  for (std::size_t parameter = 0; parameter < skipped_.size(); ++parameter) {
+    if (!was_given || arena_->takes_part(parameter)) ++skipped_[parameter];
+  }
+  if (!was_given) return;
+  ++left_out_;
+  rates_.forget();
 }
 
 void BucketOptimizer::finish() {

@@ -282,6 +282,7 @@ TrainingStep::Outcome TrainingStep::end(const Pending& step) {
   outcome.sums.pop_back();
   const double loss = outcome.sums.empty() || !skips_non_finite() ? 0 : outcome.sums.front();
   finite_check_.note(step.step_, outcome.is_made, loss);
+  if (!outcome.is_made) optimizer_->leave_out(step.step_);
   return outcome;
 }
 

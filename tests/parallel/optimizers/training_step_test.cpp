@@ -22,9 +22,10 @@ constexpr std::int64_t batch_size = 6;  // per rank
 constexpr StepSharing sharing{.enabled = true, .smallest_bytes = 0};
 
 struct Replica {
-  explicit Replica(const Communicator& communicator, const StepSettings& options = {}, int seed = 1)
+  explicit Replica(const Communicator& communicator, const StepSettings& options = {}, int seed = 1,
+                   std::shared_ptr<const FlatOptimizer> optimizer = make_sgd({.momentum = .5}))
       : network(std::make_shared<SmallNetwork>(7, seed)),
-        step(communicator, network, make_sgd({.momentum = .5}), options) {}
+        step(communicator, network, std::move(optimizer), options) {}
 
   // Makes a step on `count` of the data set's samples from `begin` on, with the loss times
   // `factor`.
@@ -152,6 +153,26 @@ RANK_TEST(TrainingStep, AStepThatIsNotFiniteLeavesNothingBehind) {
   EXPECT_TRUE(replica.network->calls.equal(calls));
   EXPECT_TRUE(replica.make_part(communicator, 3).is_made);
   EXPECT_FALSE(replica.network->first->weight.equal(before[0]));
+}
+
+// As in PyTorch, whose optimizers see no such step: the corrections of Adam's moments go by the
+// steps made.
+RANK_TEST(TrainingStep, AStepThatIsLeftOutIsNotCounted) {
+  for (const bool sharded : {false, true}) {
+    const StepSettings settings{.sharded = sharded, .non_finite = NonFiniteStep::skip};
+    const std::shared_ptr<const FlatOptimizer> adam = make_adam({});
+    Replica with_gaps(communicator, settings, 1, adam), without(communicator, settings, 1, adam);
+    const double infinity = std::numeric_limits<double>::infinity();
+    std::int64_t number = 0;
+    for (std::int64_t made = 1; made <= 3; ++made) {
+      EXPECT_FALSE(with_gaps.make_part(communicator, ++number, infinity).is_made);
+      ++number;
+      const auto begin = (made * communicator.size() + communicator.rank()) * batch_size;
+      EXPECT_TRUE(with_gaps.make(begin, batch_size, number).is_made);
+      EXPECT_TRUE(without.make(begin, batch_size, made).is_made);
+      expect_parameters(*with_gaps.network, without.network->parameters());
+    }
+  }
 }
 
 // Powers of two change no digit, until gradients overflow.
