@@ -120,7 +120,7 @@ std::vector<Key> keys_of_step(const RunConfig& config) {
        std::to_string(training.accumulation)},
       {StepFeature::gradient_hook, communication.compression != Compression::none,
        "communication.compression", compression},
-      {StepFeature::power_sgd, communication.compression == Compression::powersgd,
+      {StepFeature::error_feedback, communication.compression == Compression::powersgd,
        "communication.compression", compression},
       {StepFeature::sharded, config.optimizer.sharded, "optimizer.sharded"},
       {StepFeature::parts, parallel.pipeline > 1, "parallel.pipeline"},

@@ -39,6 +39,9 @@ class GradientHook {
   // an optimizer that steps with that; grad() then stays a placeholder until it is zeroed.
   [[nodiscard]] virtual bool averages_all() const { return true; }
 
+  // Tells whether a step's gradients depend on those of earlier ones (error feedback).
+  [[nodiscard]] virtual bool carries_over() const { return false; }
+
   // Bytes that this rank has put into collectives so far.
   [[nodiscard]] virtual std::int64_t bytes_sent() const = 0;
 

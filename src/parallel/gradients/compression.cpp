@@ -134,6 +134,7 @@ class PowerSgd final : public CountingHook {
     ++state.step;
   }
 
+  [[nodiscard]] bool carries_over() const override { return true; }
   void buckets_changed() override { states_.clear(); }
 
  private:

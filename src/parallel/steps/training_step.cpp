@@ -119,6 +119,7 @@ StepFeatures features_of(const StepSettings& settings) {
           {StepFeature::parts, settings.world.has_value()},
           {StepFeature::loss_scale, settings.loss_scale.has_value()},
           {StepFeature::gradient_hook, reducer.hook != nullptr},
+          {StepFeature::error_feedback, reducer.hook && reducer.hook->carries_over()},
           {StepFeature::unused_parameters, reducer.unused_parameters},
           {StepFeature::no_communication, !reducer.communicate}};
 }

@@ -124,7 +124,8 @@ RANK_TEST(TrainingStep, ItBeginsFirst) {
 TEST(StepSettings, TellWhatExcludesWhat) {
   EXPECT_THAT(conflicts(features_of({})), IsEmpty());
   StepSettings settings{.sharded = true, .world = Communicator::solo(), .virtual_ranks = 2};
-  settings.reducer.hook = bfloat16_compression();
+  settings.loss_scale.emplace();
+  settings.reducer.hook = power_sgd();
   settings.reducer.unused_parameters = true;
   settings.reducer.communicate = false;
   std::vector<std::string> pairs;
@@ -134,6 +135,7 @@ TEST(StepSettings, TellWhatExcludesWhat) {
       pairs,
       ElementsAre("virtual ranks, a network in parts", "virtual ranks, unused_parameters",
                   "virtual ranks, no communication", "a gradient hook, virtual ranks",
+                  "error feedback (PowerSGD), a loss scale",
                   "a sharded optimizer, virtual ranks", "a sharded optimizer, a gradient hook",
                   "a sharded optimizer, a network in parts",
                   "a sharded optimizer, unused_parameters",
