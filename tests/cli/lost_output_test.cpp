@@ -59,9 +59,10 @@ TEST_F(LostOutput, ATrainingOutlivesWhoReadsIt) {
   for (const std::string ranks : {"1", "2"}) {
     SCOPED_TRACE(ranks);
     const auto status = folder / ("status-" + ranks);
-    run_process(joined({"bash", "-c", script, status, KOLO_PROGRAM},
-                       arguments({"training.n_epochs=1", "-n", ranks}, "pipe-" + ranks)));
-    EXPECT_EQ(read_all(status), "0\n");
+    const auto result =
+        run_process(joined({"bash", "-c", script, status, KOLO_PROGRAM},
+                           arguments({"training.n_epochs=1", "-n", ranks}, "pipe-" + ranks)));
+    EXPECT_EQ(read_all(status), "0\n") << result.errors;
     EXPECT_EQ(history("pipe-" + ranks).epochs().size(), 2U);
   }
 }
