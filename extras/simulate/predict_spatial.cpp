@@ -218,10 +218,10 @@ SpatialPrediction predict_spatial_step(const StepProfile& profile, const Spatial
   const auto alone = profile.compute_seconds() + profile.data_wait_seconds;
   prediction.samples_per_second = samples / prediction.step.step_seconds;
   prediction.efficiency = alone / (plan.ranks() * prediction.step.step_seconds);
-  const auto most = most_spatial_totals(plan);
-  prediction.halo_bytes = checked_multiply(bytes, most.halo_elements);
-  prediction.kept_bytes = checked_multiply(bytes, most.kept_elements);
-  prediction.peak_bytes = checked_multiply(bytes, most.peak_elements);
+  const auto most = most_spatial_bytes(plan, element_bytes);
+  prediction.halo_bytes = checked_multiply(profile.batch_size, most.halo);
+  prediction.kept_bytes = checked_multiply(profile.batch_size, most.kept);
+  prediction.peak_bytes = checked_multiply(profile.batch_size, most.peak);
   return prediction;
 }
 

@@ -34,7 +34,7 @@ struct SpatialPrediction {
 // share its connection. Parts are gathered by a ring. While gradients are averaged, messages and
 // they have half of the links each. The copies that a rank makes of its own rows are not counted,
 // nor are the values that a batch norm exchanges. `element_bytes`: of a value in a halo and in
-// memory.
+// memory, but for the loss's.
 //
 // Error: the layout's ranks are not a multiple of the plan's. InputError: a link that it takes is
 // not known. Costs O(layers ranks), of the ranks until nodes and groups begin together again.

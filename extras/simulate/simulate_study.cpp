@@ -230,7 +230,9 @@ Simulation simulate_study(const Study& study, const SimulationRequest& request, 
                                                 .network = prediction.network,
                                                 .options = prediction.options,
                                                 .ranks_per_node = ranks_per_node,
-                                                .cores_per_node = cores_per_node},
+                                                .cores_per_node = cores_per_node,
+                                                .element_bytes =
+                                                    value_bytes(config.training.precision)},
                                                measurements, ranks, prediction.samples_per_epoch));
   };
   // Runs shared the cores of the machine; the nodes to predict have cores for their ranks.

@@ -212,9 +212,10 @@ SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> coo
     if (number > 0) {
       largest_gradient = std::max({largest_gradient, part.input_elements, part.room_elements});
     }
-    if (number + 1 == plan.layers.size())  // targets and differences
-      add_to(totals.kept_elements, checked_multiply<std::int64_t>(2, part.output_elements));
+    if (number + 1 == plan.layers.size())
+      totals.loss_elements = checked_multiply<std::int64_t>(2, part.output_elements);
   }
+  add_to(totals.kept_elements, totals.loss_elements);
   totals.peak_elements = checked_add(totals.kept_elements, largest_gradient);
   return totals;
 }
@@ -303,8 +304,25 @@ SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan) {
   for (int rank = 0; rank < plan.ranks(); ++rank) {
     const auto totals = totals_at(plan, coordinates_of(plan, rank));
     for (const auto number : {&SpatialTotals::halo_elements, &SpatialTotals::halo_messages,
-                              &SpatialTotals::kept_elements, &SpatialTotals::peak_elements})
+                              &SpatialTotals::kept_elements, &SpatialTotals::peak_elements,
+                              &SpatialTotals::loss_elements})
       most.*number = std::max(most.*number, totals.*number);
+  }
+  return most;
+}
+
+SpatialBytes most_spatial_bytes(const SpatialNetworkPlan& plan, std::int64_t value_bytes) {
+  SpatialBytes most;
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const auto totals = totals_at(plan, coordinates_of(plan, rank));
+    const auto loss = checked_multiply<std::int64_t>(totals.loss_elements, sizeof(float));
+    // Bytes of a number that counts the loss's values, too.
+    const auto with_loss = [&](std::int64_t elements) {
+      return checked_add(checked_multiply(elements - totals.loss_elements, value_bytes), loss);
+    };
+    most.halo = std::max(most.halo, checked_multiply(totals.halo_elements, value_bytes));
+    most.kept = std::max(most.kept, with_loss(totals.kept_elements));
+    most.peak = std::max(most.peak, with_loss(totals.peak_elements));
   }
   return most;
 }

@@ -101,15 +101,16 @@ SharingText describe_sharing(const RunConfig& config, const Datasets& datasets,
   const auto cut = sample_cut_of(config, datasets, network);
   if (!cut) return text;
   const auto& plan = *cut;
-  const auto most = most_spatial_totals(plan);
+  const auto most = most_spatial_bytes(plan, value_bytes(config.training.precision));
+  const auto messages = most_spatial_totals(plan).halo_messages;
   constexpr double megabyte = 1e6;
   const auto replicas = replicas_of(config, ranks);
   text.lines.push_back(fmt::format(
       "{} ranks share a sample, cut as {}; {}. Per sample and step a rank sends {:.3g} MB of halos "
       "in {} messages and keeps {:.3g} MB for backward",
       plan.ranks(), text_of(plan), counted(replicas, "replica"),
-      static_cast<double>(most.halo_elements) * sizeof(float) / megabyte, most.halo_messages,
-      static_cast<double>(most.kept_elements) * sizeof(float) / megabyte));
+      static_cast<double>(most.halo) / megabyte, messages,
+      static_cast<double>(most.kept) / megabyte));
   if (const auto whole = describe_whole(plan, network); !whole.empty())
     text.warnings.push_back(whole);
   return text;

@@ -112,10 +112,10 @@ HaloUse most_of(const std::vector<HaloUse>& halos) {
 }
 
 // Bytes of a batch on the rank that has the most.
-std::int64_t bytes_by_formula(const BenchReport& report, std::int64_t SpatialTotals::*elements) {
-  const auto bytes = narrow<std::int64_t>(sizeof(float));
-  const auto most = most_spatial_totals(report.sample_cut.value());
-  return checked_multiply(checked_multiply(most.*elements, bytes), report.setup.batch_size);
+std::int64_t bytes_by_formula(const BenchReport& report, std::int64_t SpatialBytes::*bytes) {
+  const auto precision = find_named<Precision>(report.setup.precision).value_or(Precision::fp32);
+  const auto most = most_spatial_bytes(report.sample_cut.value(), value_bytes(precision));
+  return checked_multiply(most.*bytes, report.setup.batch_size);
 }
 
 std::string halo_lines(const BenchReport& report) {
@@ -146,9 +146,9 @@ Json json_of_cut(const BenchReport& report) {
   const auto& cut = report.sample_cut.value();
   return {{"cut", cut.shape},
           {"computed_whole", cut.whole_fraction()},
-          {"halo_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::halo_elements)},
-          {"kept_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::kept_elements)},
-          {"peak_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::peak_elements)}};
+          {"halo_bytes_by_formula", bytes_by_formula(report, &SpatialBytes::halo)},
+          {"kept_bytes_by_formula", bytes_by_formula(report, &SpatialBytes::kept)},
+          {"peak_bytes_by_formula", bytes_by_formula(report, &SpatialBytes::peak)}};
 }
 
 std::string pipeline_line(const BenchReport& report) {
@@ -378,7 +378,7 @@ std::string to_text(const BenchReport& report) {
   text += halo_lines(report);
   text += fmt::format("peak memory by rank: {}\n", by_rank(report.peak_bytes, bytes_text));
   if (report.sample_cut) {  // besides parameters, gradients and optimizer state
-    const auto kept = bytes_by_formula(report, &SpatialTotals::kept_elements);
+    const auto kept = bytes_by_formula(report, &SpatialBytes::kept);
     text += fmt::format("of it kept per rank for backward, by formula: {}\n",
                         bytes_text(static_cast<double>(kept)));
   }

@@ -97,7 +97,7 @@ std::string nearest_that_can(const SharedSamples& samples, int ranks) {
   return more <= most ? fmt::format("{} or {}", fewer, more) : fmt::format("{}", fewer);
 }
 
-void share_samples(const SharedSamples& samples, StudyPoint& point) {
+void share_samples(const SharedSamples& samples, Precision precision, StudyPoint& point) {
   const auto plans = spatial_plans(samples.layers, samples.lengths, point.ranks);
   if (plans.empty())
     throw InputError(fmt::format("kolo scale: {} ranks can't share samples of [{}]; {} can",
@@ -105,7 +105,7 @@ void share_samples(const SharedSamples& samples, StudyPoint& point) {
                                  nearest_that_can(samples, point.ranks)));
   const auto& best = plans.front();
   point.spatial = best.shape;
-  point.kept_bytes = static_cast<double>(most_spatial_totals(best).kept_elements) * sizeof(float) *
+  point.kept_bytes = static_cast<double>(most_spatial_bytes(best, value_bytes(precision)).kept) *
                      static_cast<double>(point.batch_size);
 }
 
@@ -154,7 +154,7 @@ Study plan_study(const ScaleRequest& request, const RunConfig& configured) {
         if (request.ranks_per_node > 0) point.nodes = divide_up(count, request.ranks_per_node);
         point.batch_size = batch_size_on(request, base, fewest, count);
         if (request.shared)
-          share_samples(*request.shared, point);
+          share_samples(*request.shared, base.training.precision, point);
         else if (const auto name = replica_name(base); name != "rank")
           point.batch_of = name;
         point.lr_scaling = name_of(scaling);

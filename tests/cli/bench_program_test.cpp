@@ -104,11 +104,12 @@ TEST_F(BenchProgram, StepsOnOneBatchNeedNoData) {
 
 // Ranks exchange as many bytes per step as the formula says.
 TEST_F(BenchProgram, CountsTheHalosOfRanksThatShareSamples) {
-  const auto json = bench_json(
-      {"-n", "4", "--oversubscribe", "--mode", "synthetic", "parallel.spatial=[2,1,1]",
-       "data={name: nbody, mode: synthetic, box_size: 20, crop: 16, n_train: 8, n_valid: 4}",
-       "model={name: unet3d, levels: 3, channels: 4}", "training.loss=l1",
-       "training.global_batch_size=4"});
+  std::vector<std::string> shared{
+      "-n", "4", "--oversubscribe", "--mode", "synthetic", "parallel.spatial=[2,1,1]",
+      "data={name: nbody, mode: synthetic, box_size: 20, crop: 16, n_train: 8, n_valid: 4}",
+      "model={name: unet3d, levels: 3, channels: 4}", "training.loss=l1",
+      "training.global_batch_size=4"};
+  const auto json = bench_json(shared);
   EXPECT_EQ(json["ranks_per_replica"], 2);
   EXPECT_EQ(json["spatial"]["cut"], (std::vector<int>{2, 1, 1}));
   const auto& halos = json["synthetic"]["halos_by_rank"];
@@ -120,6 +121,13 @@ TEST_F(BenchProgram, CountsTheHalosOfRanksThatShareSamples) {
               json["synthetic"]["milliseconds_per_step"]["median"].get<double>());
   }
   EXPECT_GT(json["peak_memory_bytes_by_rank"][0], json["spatial"]["kept_bytes_by_formula"]);
+
+  shared.emplace_back("training.precision=bf16");
+  const auto mixed = bench_json(shared);
+  EXPECT_EQ(mixed["synthetic"]["halos_by_rank"][0]["bytes"],
+            mixed["spatial"]["halo_bytes_by_formula"]);
+  EXPECT_EQ(mixed["spatial"]["halo_bytes_by_formula"].get<int>() * 2,
+            json["spatial"]["halo_bytes_by_formula"].get<int>());
 }
 
 // Times of a step's parts fit the step and the trainer's bucket plan.

@@ -157,6 +157,16 @@ TEST(SpatialNetwork, CountsWhatTheUNetKeeps) {
   EXPECT_EQ(half.kept_elements, one.kept_elements / 2 + inputs + 2 * planes);
   EXPECT_NEAR(inputs / voxels, 15. / 2, .2);
 
+  // Half as many bytes with layers in bfloat16, but for targets and differences.
+  const auto full = most_spatial_bytes(plan_unet(128, {2, 1, 1}), 4),
+             mixed = most_spatial_bytes(plan_unet(128, {2, 1, 1}), 2);
+  constexpr std::int64_t loss = 2 * 64 * (128 * 128 * 5);
+  EXPECT_EQ(half.loss_elements, loss);
+  EXPECT_EQ(full.kept, 4 * half.kept_elements);
+  EXPECT_EQ(mixed.halo, full.halo / 2);
+  EXPECT_EQ(mixed.kept, full.kept / 2 + 2 * loss);
+  EXPECT_EQ(mixed.peak, full.peak / 2 + 2 * loss);
+
   auto joined_only = unet();
   for (auto& layer : joined_only) layer.keeps_output = layer.name[0] == 'd' || layer.name == "up1";
   const auto plan = plan_spatial_network(joined_only, Lengths{128, 128, 128}, Lengths{});

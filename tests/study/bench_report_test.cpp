@@ -153,6 +153,8 @@ TEST(BenchReport, TellsOfHalosWhereRanksShareSamples) {
   // A layer of 64 cells times 4 channels beside the cut, of 8 samples; samples have no gradient.
   EXPECT_EQ(json["spatial"]["halo_bytes_by_formula"], 64 * 4 * 8 * 4);
   EXPECT_EQ(json["synthetic"]["halos_by_rank"][1]["seconds"], .03);
+  report.setup.precision = "bf16";
+  EXPECT_EQ(to_json(report)["spatial"]["halo_bytes_by_formula"], 64 * 4 * 8 * 2);
 }
 
 TEST(BenchReport, ShowsWhatPredictionsAreMadeFrom) {

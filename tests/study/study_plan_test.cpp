@@ -205,6 +205,9 @@ TEST(StudyPlan, RanksThatShareSamplesHaveOneBatch) {
   EXPECT_TRUE(says(describe(study.points[1]), {"2 ranks, samples cut as [2,1,1], batch 32"}));
   EXPECT_GT(study.points[1].kept_bytes, .5 * study.points[0].kept_bytes);
   EXPECT_LT(study.points[1].kept_bytes, .8 * study.points[0].kept_bytes);
+  auto mixed = digits();
+  mixed.training.precision = Precision::bf16;
+  EXPECT_LT(plan_study(shared, mixed).points[1].kept_bytes, study.points[1].kept_bytes);
 }
 
 TEST(StudyPlan, NamesNumbersOfRanksThatCanShareSamples) {

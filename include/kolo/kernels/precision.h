@@ -16,4 +16,9 @@ constexpr auto enum_names(Precision) {
       {{Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}});
 }
 
+// Bytes of a value in that type.
+constexpr std::int64_t value_bytes(Precision precision) {
+  return precision == Precision::fp32 ? 4 : 2;
+}
+
 }  // namespace kolo

@@ -105,10 +105,18 @@ struct SpatialTotals {
   // loss's targets and differences.
   std::int64_t kept_elements = 0;
   std::int64_t peak_elements = 0;  // the same and the largest gradient of a layer's input
+  std::int64_t loss_elements = 0;  // of both, targets and differences
 };
 
 // Largest of each number over all ranks, since all wait for the slowest. Costs O(layers ranks).
 [[nodiscard]] SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan);
+
+// The same in bytes, where a value of a layer has `value_bytes`; the loss's are in float32 always.
+struct SpatialBytes {
+  std::int64_t halo = 0, kept = 0, peak = 0;
+};
+[[nodiscard]] SpatialBytes most_spatial_bytes(const SpatialNetworkPlan& plan,
+                                              std::int64_t value_bytes);
 
 // All ways in which so many ranks can share a sample of up to three axes, the best first: the
 // fewest FLOPs in layers that are computed whole, then the fewest elements that a rank sends, then
