@@ -124,6 +124,7 @@ TrainOutcome Trainer::train_epoch() {
   training_.start_epoch(state_.epoch, state_.position);
   data_wait_ = {};
   step_.reducer().reset_statistics();
+  since_settled_.restart();
   Stopwatch watch;
   bool is_stop_requested = false;
   while (const auto batch = next_batch()) {
@@ -152,6 +153,7 @@ std::optional<Batch> Trainer::next_batch() {
 }
 
 void Trainer::step(const Batch& batch) {
+  if (!under_way_) since_settled_.restart();  // the time before is the caller's
   network_->module()->train();
   auto here = batch;
   here.input = copied(batch.input, device());
@@ -161,7 +163,6 @@ void Trainer::step(const Batch& batch) {
 
 // On a device the numbers of the step before are there while it works on this one.
 bool Trainer::train_step(const Batch& batch) {
-  if (!under_way_) since_settled_.restart();
   const auto span = options_.timeline.step(state_.step + 1);
   if (const bool asks = options_.stop_requested(); asks != asks_to_stop_) {
     step_notes_[0].fill_(asks ? 1 : 0);

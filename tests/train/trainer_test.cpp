@@ -1,6 +1,8 @@
 #include "kolo/train/trainer.h"
 
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
@@ -109,10 +111,13 @@ class Clock final : public Observer {
   void on_start(const TrainState& state, const std::optional<MetricSums>&) override {
     began = state.seconds;
   }
-  void on_epoch_end(const EpochReport& report) override { ends.push_back(report.state.seconds); }
+  void on_epoch_end(const EpochReport& report) override {
+    ends.push_back(report.state.seconds);
+    epochs.push_back(report.seconds);
+  }
 
   double began = -1;
-  std::vector<double> ends;
+  std::vector<double> ends, epochs;
 };
 
 TEST(Trainer, ItsTimeGoesOnFromTheCheckpoints) {
@@ -132,6 +137,24 @@ TEST(Trainer, ItsTimeGoesOnFromTheCheckpoints) {
   ASSERT_EQ(second.trainer().run(), TrainOutcome::finished);
   EXPECT_EQ(after.began, 1e6);
   EXPECT_GT(after.ends.at(0), 1e6);
+}
+
+// What happens between steps counts in both, as waiting for a batch does.
+TEST(Trainer, TheTimesOfStepsAreTheirEpochs) {
+  SmallTraining training(Communicator::solo(), {.epochs = 2});  // of 13 steps
+  std::vector<double> epochs(2, 0);
+  AtSteps slow([&](const StepReport& report) {
+    epochs[report.state.step > 13 ? 1 : 0] += report.seconds;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  });
+  Clock clock;
+  training.trainer().add_observer(slow);
+  training.trainer().add_observer(clock);
+  ASSERT_EQ(training.trainer().run(), TrainOutcome::finished);
+  for (std::size_t epoch = 0; epoch < 2; ++epoch) {
+    EXPECT_GE(epochs[epoch], 12 * .005);
+    EXPECT_LE(epochs[epoch], clock.epochs.at(epoch));
+  }
 }
 
 TEST(Trainer, ARequestInTheVeryLastStepComesTooLate) {

@@ -12,7 +12,8 @@ struct StepReport {
   const TrainState& state;  // after the step
   MetricSums sums;          // of this step, over all ranks
   double learning_rate = 0;
-  double seconds = 0;  // this step took, on this rank
+  // Seconds of this rank since the step before or the epoch's beginning, with waits for the batch.
+  double seconds = 0;
 };
 
 struct EpochReport {

@@ -218,7 +218,7 @@ class Trainer {
   torch::Tensor step_notes_;
   bool asks_to_stop_ = false;  // value last written to step_notes_
   std::optional<StepUnderWay> under_way_;
-  Stopwatch since_settled_;
+  Stopwatch since_settled_;  // since the last step was, or the epoch began
   Stopwatch since_counted_;  // in the state's seconds
   DeviceTimeSum data_wait_;  // of the epoch
   // Steps by which the schedule is ahead of the state, in a run resumed with other ranks or
