@@ -1,6 +1,7 @@
 #include "kolo/train/observe/study.h"
 
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -135,6 +136,20 @@ double whole_rate(const std::vector<EpochRecord>& epochs) {
   return seconds > 0 ? samples / seconds : not_measured;
 }
 
+// All seconds over all steps, as epochs may have unequal numbers of them. `before`: steps done at
+// the beginning of the first epoch.
+double of_a_step(const std::vector<EpochRecord>& epochs, std::int64_t before,
+                 double EpochRecord::*member) {
+  double seconds = 0, steps = 0;
+  for (const auto& epoch : epochs) {
+    const auto made = epoch.step - std::exchange(before, epoch.step);
+    if (!std::isfinite(epoch.*member)) continue;
+    seconds += epoch.*member;
+    steps += static_cast<double>(made);
+  }
+  return steps > 0 ? seconds / steps : not_measured;
+}
+
 double best(const std::vector<EpochRecord>& epochs, double EpochRecord::*member, bool largest) {
   double best = not_measured;
   for (const auto& epoch : epochs) {
@@ -165,18 +180,21 @@ StudyResults results_of(const History& history) {
   results.best_val_accuracy = best(epochs, &EpochRecord::val_accuracy, true);
   results.peak_memory_bytes = number_or_unmeasured(history.summary(), "peak_memory_bytes");
 
-  const double steps = static_cast<double>(last.step) / static_cast<double>(last.epoch);
-  if (epochs.size() >= enough_epochs) epochs.erase(epochs.begin());
+  std::int64_t before = 0;  // steps of the epoch that is left out
+  if (epochs.size() >= enough_epochs) {
+    before = epochs.front().step;
+    epochs.erase(epochs.begin());
+  }
   const auto seconds = over_epochs(epochs, &EpochRecord::seconds);
   results.epoch_seconds = seconds.mean;
   results.epoch_seconds_deviation = seconds.deviation;
   results.samples_per_second = whole_rate(epochs);
   results.samples_per_second_deviation =
       over_epochs(epochs, &EpochRecord::samples_per_second).deviation;
-  results.step_seconds = seconds.mean / steps;
-  results.data_wait_seconds = over_epochs(epochs, &EpochRecord::data_wait_seconds).mean / steps;
+  results.step_seconds = of_a_step(epochs, before, &EpochRecord::seconds);
+  results.data_wait_seconds = of_a_step(epochs, before, &EpochRecord::data_wait_seconds);
   results.exposed_communication_seconds =
-      over_epochs(epochs, &EpochRecord::exposed_communication_seconds).mean / steps;
+      of_a_step(epochs, before, &EpochRecord::exposed_communication_seconds);
   return results;
 }
 

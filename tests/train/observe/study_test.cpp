@@ -125,6 +125,20 @@ TEST(StudyResults, SpeedWithoutTheFirstEpochWhereThereAreEnough) {
   EXPECT_TRUE(std::isnan(results.best_accuracy));
 }
 
+TEST(StudyResults, AShorterLastEpochChangesNoStep) {
+  History history(2);
+  for (const std::int64_t epoch : {1, 2, 3}) {
+    const std::int64_t steps = epoch == 3 ? 50 : 100;
+    history.add(EpochRecord{.epoch = epoch,
+                            .step = 100 * (epoch - 1) + steps,
+                            .seconds = .1 * static_cast<double>(steps),
+                            .data_wait_seconds = .01 * static_cast<double>(steps)});
+  }
+  EXPECT_DOUBLE_EQ(results_of(history).step_seconds, .1);
+  EXPECT_DOUBLE_EQ(results_of(history).data_wait_seconds, .01);
+  EXPECT_TRUE(std::isnan(results_of(history).exposed_communication_seconds));
+}
+
 TEST(StudyResults, OfARunThatHasNoEpochYet) {
   EXPECT_TRUE(std::isnan(results_of(History(2)).samples_per_second));
 }
