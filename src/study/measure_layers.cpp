@@ -193,13 +193,14 @@ double measure_copies() {
 struct Roofline {
   double operations_per_second = 0, bytes_per_second = 0, value_bytes = 0, batch = 0;
 
-  [[nodiscard]] double seconds(const LayerSummary& layer, double products, double passes) const {
-    const double values = std::accumulate(layer.output_shape.begin(), layer.output_shape.end(), 1.,
-                                          std::multiplies<>()) +
-                          static_cast<double>(layer.input_elements);
-    const double bytes = passes * (batch * values * value_bytes +
-                                   static_cast<double>(layer.parameters) * sizeof(float));
-    return std::max(products * batch * static_cast<double>(layer.flops) / operations_per_second,
+  // `passes`: over inputs and weights, of which each has its products; outputs are met in one.
+  [[nodiscard]] double seconds(const LayerSummary& layer, double passes) const {
+    const double outputs = std::accumulate(layer.output_shape.begin(), layer.output_shape.end(), 1.,
+                                           std::multiplies<>());
+    const double values = passes * static_cast<double>(layer.input_elements) + outputs;
+    const double bytes = batch * values * value_bytes +
+                         passes * static_cast<double>(layer.parameters) * sizeof(float);
+    return std::max(passes * batch * static_cast<double>(layer.flops) / operations_per_second,
                     bytes / bytes_per_second);
   }
 };
@@ -208,12 +209,13 @@ std::vector<LayerTime> rooflines_of(const ModelSummary& summary, const Roofline&
   std::vector<LayerTime> layers;
   for (const auto& layer : summary.layers) {
     if (layer.name.empty() || layer.parameters == 0) continue;
-    // The first layer's input needs no gradient.
+    // Backward reads inputs and weights and writes their gradients, and reads that of the outputs.
+    // The first layer's input needs no gradient, and so nothing of the weights.
     const double backward = layers.empty() ? 1 : 2;
     layers.push_back({.name = layer.name,
                       .kind = layer.kind,
-                      .forward_least = roofline.seconds(layer, 1, 1),
-                      .backward_least = roofline.seconds(layer, backward, backward)});
+                      .forward_least = roofline.seconds(layer, 1),
+                      .backward_least = roofline.seconds(layer, backward)});
   }
   return layers;
 }
