@@ -128,6 +128,8 @@ std::vector<Key> keys_of_step(const RunConfig& config) {
       {StepFeature::spatial, config.parallel.shares_samples(), "parallel.spatial"},
       {StepFeature::sync_batch_norm, config.model.sync_batch_norm, "model.sync_batch_norm"},
       {StepFeature::loss_scale, training.precision == Precision::fp16, "training.precision=fp16"},
+      {StepFeature::skip_non_finite, training.non_finite == NonFiniteStep::skip,
+       "training.non_finite=skip"},
       {StepFeature::frozen, !config.model.freeze.empty(), "model.freeze",
        fmt::format("[{}]", fmt::join(config.model.freeze, ", "))}};
 }

@@ -77,7 +77,10 @@ TEST_F(Checks, WhatDoesNotFitIsRefusedAtItsPlace) {
        "optimizer.decoupled_decay: schedule_free_sgd has its own kind of weight decay"},
       {{"communication.powersgd_rank=2"}, "communication.powersgd_rank: only PowerSGD has it"},
       {{"communication.compression=powersgd", "training.precision=fp16"},
-       "training.precision=fp16: what is carried over"}};
+       "training.precision=fp16: what is carried over"},
+      {{"communication.compression=powersgd", "training.non_finite=skip"},
+       "communication.compression: powersgd can't be had with training.non_finite=skip: what is "
+       "carried over"}};
   for (const auto& [overrides, words] : cases)
     EXPECT_TRUE(says(error(required, overrides), {"command line: ", words}));
 }

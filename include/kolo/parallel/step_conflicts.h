@@ -52,7 +52,8 @@ enum class StepFeature : std::uint8_t {
   loss_scale,
   unused_parameters,
   no_communication,
-  frozen
+  frozen,
+  skip_non_finite
 };
 
 constexpr auto enum_names(StepFeature) {
@@ -70,7 +71,8 @@ constexpr auto enum_names(StepFeature) {
                                                {loss_scale, "a loss scale"},
                                                {unused_parameters, "unused_parameters"},
                                                {no_communication, "no communication"},
-                                               {frozen, "frozen parameters"}});
+                                               {frozen, "frozen parameters"},
+                                               {skip_non_finite, "steps that may be left out"}});
 }
 
 struct StepConflict {
@@ -109,6 +111,8 @@ inline constexpr auto all = std::to_array<StepConflict>({
     {gradient_hook, graphs, "compressed gradients go through the host's hands"},
     {error_feedback, loss_scale,
      "what is carried over to the next step has the loss scale of the last"},
+    {error_feedback, skip_non_finite,
+     "what is carried over to the next step has a part of the one that is left out"},
     {sharded, virtual_ranks, "gradients are added up by one of the two"},
     {sharded, gradient_hook, "each rank is sent its part of the gradients alone, as it is"},
     {sharded, parts, "a pipeline's ranks have parts of the state already"},

@@ -118,6 +118,7 @@ StepFeatures features_of(const StepSettings& settings) {
           {StepFeature::virtual_ranks, settings.virtual_ranks > 0},
           {StepFeature::parts, settings.world.has_value()},
           {StepFeature::loss_scale, settings.loss_scale.has_value()},
+          {StepFeature::skip_non_finite, settings.non_finite == NonFiniteStep::skip},
           {StepFeature::gradient_hook, reducer.hook != nullptr},
           {StepFeature::error_feedback, reducer.hook && reducer.hook->carries_over()},
           {StepFeature::unused_parameters, reducer.unused_parameters},

@@ -125,6 +125,7 @@ TEST(StepSettings, TellWhatExcludesWhat) {
   EXPECT_THAT(conflicts(features_of({})), IsEmpty());
   StepSettings settings{.sharded = true, .world = Communicator::solo(), .virtual_ranks = 2};
   settings.loss_scale.emplace();
+  settings.non_finite = NonFiniteStep::skip;
   settings.reducer.hook = power_sgd();
   settings.reducer.unused_parameters = true;
   settings.reducer.communicate = false;
@@ -136,6 +137,7 @@ TEST(StepSettings, TellWhatExcludesWhat) {
       ElementsAre("virtual ranks, a network in parts", "virtual ranks, unused_parameters",
                   "virtual ranks, no communication", "a gradient hook, virtual ranks",
                   "error feedback (PowerSGD), a loss scale",
+                  "error feedback (PowerSGD), steps that may be left out",
                   "a sharded optimizer, virtual ranks", "a sharded optimizer, a gradient hook",
                   "a sharded optimizer, a network in parts",
                   "a sharded optimizer, unused_parameters",
