@@ -64,7 +64,8 @@ struct PowerSgdOptions {
   // Rank of the approximation, at least 1: a gradient of n x m travels as (n + m) * rank numbers,
   // if these are less than half of its own.
   std::int64_t rank = 1;
-  // Steps at the beginning that average without compression: early gradients compress badly.
+  // Steps at the beginning that average without compression: early gradients compress badly. They
+  // begin anew with each hook, after a join, and where buckets are rebuilt.
   std::int64_t start_step = 1000;
 };
 

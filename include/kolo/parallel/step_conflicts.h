@@ -21,7 +21,8 @@ enum class NonFiniteStep {
   // end.
   stop,
   // Loss and averaged gradients are looked at before they are used, and the step is left out: no
-  // parameter, buffer or mean loss has anything of it. Error after many in a row (FiniteCheck).
+  // parameter or buffer has anything of it. A mean loss has its loss if that is finite. Error after
+  // many in a row (FiniteCheck).
   // Costs a pass over the gradients and a copy of the buffers, and the buckets' updates no longer
   // overlap the communication of later ones.
   skip,
