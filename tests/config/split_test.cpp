@@ -25,17 +25,18 @@ class AutomaticSplit : public testing::ConfigTest {
                     testing::png_file(8, 8, std::string(std::size_t{3} * 64, colour)));
     }
   }
-  [[nodiscard]] Datasets datasets(const std::string& data, Overrides overrides = {}) const {
+  [[nodiscard]] Datasets datasets(const std::string& data, Overrides overrides = {},
+                                  const DataReading& reading = {}) const {
     return make_datasets(
         load("data: {" + data + "}\nmodel: {name: mlp}\n" + "optimizer: {name: sgd}\n",
              std::move(overrides)),
-        {});
+        reading);
   }
-  [[nodiscard]] Datasets images(Overrides overrides = {}) const {
+  [[nodiscard]] Datasets images(Overrides overrides = {}, const DataReading& reading = {}) const {
     return datasets(
         "name: imagenet, augment: false, preprocessing: none, input_shape: [8, 8, 3], train_dir: " +
             (folder_ / "images").string(),
-        std::move(overrides));
+        std::move(overrides), reading);
   }
   static std::vector<int> first_numbers(const Dataset& dataset) {
     std::vector<int> numbers;
@@ -62,6 +63,25 @@ TEST_F(AutomaticSplit, EveryFifthImageOfEachClassValidates) {
   write_images("c", 2, 1);
   EXPECT_TRUE(says(message_of<InputError>([&] { (void)images(); }),
                    {"data.train_dir: ", "c has one sample", "data.valid_dir"}));
+}
+
+TEST_F(AutomaticSplit, ImagesAreMagnifiedWhereTrainingImagesVary) {
+  std::string pixels;  // brighter to the right
+  for (int i = 0; i < 64; ++i) pixels.append(3, static_cast<char>(15 * (i % 8)));
+  for (const auto* const name : {"images/a/1.png", "images/a/2.png"})
+    folder_.write(name, testing::png_file(8, 8, pixels));
+  const auto first = [](const std::shared_ptr<const Dataset>& dataset) {
+    return read_sample(*dataset, 0).input[0];
+  };
+  const auto plain = images();
+  EXPECT_EQ(first(plain.training), 0);
+  EXPECT_EQ(first(plain.validation), 0);
+  for (const auto* const variation : {"data.zoom=0.5", "data.random_crop=0.5"}) {
+    EXPECT_EQ(first(images({variation}).validation), 0) << variation;
+    const auto read = images({"data.augment=true", variation}, {.varies = false});
+    EXPECT_GT(first(read.validation), 4) << variation;
+    EXPECT_EQ(first(read.training), first(read.validation)) << variation;
+  }
 }
 
 TEST_F(AutomaticSplit, EveryFifthSampleOfArraysValidates) {

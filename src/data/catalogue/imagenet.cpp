@@ -125,9 +125,10 @@ struct Imagenet {
   }
 
  private:
-  // View of images that aren't varied, magnified as the tutorials have it for crops and for their
-  // zoom of .5.
+  // View of images that aren't varied: magnified, as the tutorials have it, for crops and for their
+  // zoom of .5; as they are where training images aren't varied, so that both look alike.
   [[nodiscard]] AugmentationOptions view() const {
+    if (!images.augment) return {};
     const double zoom = random_crop > 0 ? .875 : 1 - images.zoom.value() / 4;
     return {.zoom_low = zoom, .zoom_high = zoom};
   }
@@ -221,7 +222,8 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
     return std::make_shared<AugmentedDataset>(first_of(request, split, dataset, true), augmentation,
                                               preprocessing, request.seed);
   };
-  return {.training = augmented(Split::train, samples.training, images.augmentation(request)),
+  const auto variation = request.reading.varies ? images.augmentation(request) : view();
+  return {.training = augmented(Split::train, samples.training, variation),
           .validation = augmented(Split::validation, samples.validation, view()),
           .class_names = training->class_names(),
           .warnings = std::move(warnings),
