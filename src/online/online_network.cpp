@@ -194,7 +194,7 @@ OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& con
                               OnlineComponents components)
     : ranks_(ranks.with_own_order()),
       config_(config),
-      store_(config, ranks_.rank()),
+      store_(config),
       normalizer_(config.normalization) {
   keep_freed_memory_of_steps();
   require_same_config(ranks_, config_, components.models);
@@ -227,6 +227,7 @@ void OnlineNetwork::Inside::make_network(const OnlineComponents& components) {
 
 void OnlineNetwork::Inside::make_trainer(const OnlineComponents& components) {
   trainers_ = roles_.are_all ? ranks_.with_own_order() : ranks_.subset(roles_.trainers);
+  if (trainers_) store_.set_number(trainers_->rank());
   if (config_.training.apart) {
     std::vector<int> others;
     for (int rank = 0; rank < ranks_.size(); ++rank)

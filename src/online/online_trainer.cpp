@@ -154,11 +154,14 @@ void OnlineTrainer::require_fitting(const Checkpoint& saved) const {
   require_same_tensors(saved.model, module_tensors(*network_));
   const auto name = saved.state.value("optimizer", std::string("unknown"));
   const auto& mine = step_.optimizer().algorithm();
-  if (name == mine.name()) return;
-  throw InputError(
-      fmt::format("online: restore: it was saved with the optimizer {}, and the "
-                  "configuration's is {}",
-                  name, mine.name()));
+  if (name != mine.name()) {
+    throw InputError(
+        fmt::format("online: restore: it was saved with the optimizer {}, and the "
+                    "configuration's is {}",
+                    name, mine.name()));
+  }
+  for (const auto& item : step_.optimizer().named_state())
+    (void)saved_tensor(saved.optimizer, item.name, item.tensor.sizes());
 }
 
 void OnlineTrainer::restore(const std::optional<Checkpoint>& of_first) {

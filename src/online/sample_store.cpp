@@ -43,8 +43,6 @@ void for_each_normalized(const SampleShapes& shapes, const NormalizationConfig& 
 
 }  // namespace
 
-SampleStore::SampleStore(const OnlineConfig& config, int rank) : config_(config), rank_(rank) {}
-
 ReservoirOptions SampleStore::options_for(const SampleShapes& shapes) const {
   const auto least = config_.training.batch_size;
   return {
@@ -54,7 +52,7 @@ ReservoirOptions SampleStore::options_for(const SampleShapes& shapes) const {
       .minimum = config_.reservoir.minimum > 0 ? config_.reservoir.minimum : least,
       .reuse = config_.reservoir.reuse,
       .seed = config_.seed,
-      .rank = rank_};
+      .rank = number_};
 }
 
 void SampleStore::require_shapes(const SampleShapes& shapes) {
@@ -65,10 +63,6 @@ void SampleStore::require_shapes(const SampleShapes& shapes) {
   }
   reservoir_.emplace(options_for(shapes));
   shapes_ = shapes;
-  if (!statistics_.empty()) return;
-  for_each_normalized(shapes, config_.normalization, [&](const TensorShape& tensor, std::size_t) {
-    statistics_.emplace_back(channels_of(tensor));
-  });
 }
 
 std::optional<SampleShapes> SampleStore::shapes() const {
@@ -78,7 +72,12 @@ std::optional<SampleShapes> SampleStore::shapes() const {
 
 // Adds packed samples to the statistics. A channel has one value per sample, or a run of values.
 void SampleStore::measure(std::span<const std::byte> packed, std::int64_t count) {
-  if (is_frozen_ || statistics_.empty()) return;
+  if (is_frozen_) return;
+  if (statistics_.empty()) {
+    for_each_normalized(*shapes_, config_.normalization, [&](const auto& tensor, std::size_t) {
+      statistics_.emplace_back(channels_of(tensor));
+    });
+  }
   const auto floats_per_sample = narrow<std::int64_t>(shapes_->packed_bytes() / sizeof(float));
   std::size_t number = 0;
   for_each_normalized(
@@ -179,17 +178,14 @@ void SampleStore::freeze_statistics() {
   is_frozen_ = true;
 }
 
-std::span<std::byte> SampleStore::restore(const SampleShapes& shapes, const ReservoirState& state,
-                                          std::span<const std::int64_t> order) {
-  clear();
-  require_shapes(shapes);
-  return reservoir_.value().restore(state, order);
-}
-
-void SampleStore::clear() {
+void SampleStore::restore(std::optional<RestoredSamples> samples) {
   const std::lock_guard lock(mutex_);
   reservoir_.reset();
   shapes_.reset();
+  if (samples) {
+    reservoir_.emplace(std::move(samples->reservoir));
+    shapes_ = std::move(samples->shapes);
+  }
   statistics_.clear();
   is_frozen_ = false;
 }

@@ -26,11 +26,20 @@ struct PackedSamples {
   std::int64_t count = 0;
 };
 
+// Saved samples, read back into a reservoir of their own.
+struct RestoredSamples {
+  SampleShapes shapes;
+  Reservoir reservoir;
+};
+
 // Samples that a rank trains on: its reservoir, and statistics of all samples that arrived.
 // Thread-safe.
 class SampleStore {
  public:
-  SampleStore(const OnlineConfig& config, int rank);
+  explicit SampleStore(const OnlineConfig& config) : config_(config) {}
+
+  // Sets this rank's number among those that train, on which what is left to chance depends.
+  void set_number(int number) { number_ = number; }
 
   // Makes the reservoir for the first samples: InputError if it can't hold one. Later samples must
   // have the same shapes.
@@ -56,12 +65,9 @@ class SampleStore {
 
   // For checkpoints; no other thread may use the store meanwhile. Null before the first samples.
   [[nodiscard]] const Reservoir* reservoir() const { return reservoir_ ? &*reservoir_ : nullptr; }
-  // Restores a saved reservoir; the caller writes its contents to the returned span. InputError if
-  // it doesn't fit.
-  [[nodiscard]] std::span<std::byte> restore(const SampleShapes& shapes,
-                                             const ReservoirState& state,
-                                             std::span<const std::int64_t> order);
-  void clear();
+  // Replaces all samples, and forgets the statistics. `samples`: none, or in a reservoir of
+  // options_for().
+  void restore(std::optional<RestoredSamples> samples);
   [[nodiscard]] ReservoirOptions options_for(const SampleShapes& shapes) const;
 
  private:
@@ -69,7 +75,7 @@ class SampleStore {
   [[nodiscard]] bool is_finite(std::span<const std::byte> sample) const;
 
   OnlineConfig config_;
-  int rank_;
+  int number_ = 0;
   mutable std::mutex mutex_;
   std::optional<SampleShapes> shapes_;
   std::optional<Reservoir> reservoir_;

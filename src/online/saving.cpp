@@ -212,6 +212,13 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
   });
   const auto state = json::parse(
       broadcast_bytes(ranks, saved ? saved->state.dump() : "", first_trainer_in(ranks)));
+  // Reads what may be refused before anything is changed.
+  std::optional<RestoredSamples> samples;
+  agree(ranks, here, [&] {
+    if (!roles_.trains) return;
+    samples =
+        read_reservoir(folder / state.at("reservoirs").get<std::string>(), state.at("ranks"));
+  });
   {
     const auto lock = inference_->changes();
     if (trainer_) trainer_->restore(saved);
@@ -222,11 +229,9 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
     waiting_ = {};
     if (!roles_.trains) return;
     progress_ = trainer_->progress();
-    store_.clear();
-    const auto& states = state.at("ranks");
-    restore_reservoir(folder / state.at("reservoirs").get<std::string>(), states);
+    store_.restore(std::move(samples));
     json of_normalizers = json::array();
-    for (const auto& each : states) of_normalizers.push_back(each.at("normalizer"));
+    for (const auto& each : state.at("ranks")) of_normalizers.push_back(each.at("normalizer"));
     normalizer_.restore(of_normalizers, trainers_->rank(), trainers_->size(), store_);
     if (recorder_) recorder_->go_back_to(progress_.all_steps);
   });
@@ -237,19 +242,20 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
   });
 }
 
-// Restores this rank's reservoir if the number of training ranks is the same, otherwise its share
-// of all saved samples.
-void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json& states) {
+auto OnlineNetwork::Inside::read_reservoir(const fs::path& folder, const json& states) const
+    -> std::optional<RestoredSamples> {
   const auto shapes_of = [](const json& each) { return each.at("shapes").get<SampleShapes>(); };
   const auto rank = static_cast<std::size_t>(trainers_->rank());
   if (narrow<int>(states.size()) == trainers_->size()) {
     const auto& mine = states.at(rank).at("reservoir");
-    if (mine.is_null()) return;
+    if (mine.is_null()) return std::nullopt;
     const auto samples = read_samples(reservoir_file(folder, rank), mine);
-    const auto memory = store_.restore(shapes_of(mine), mine.at("state").get<ReservoirState>(),
-                                       samples.order_span());
+    const auto shapes = shapes_of(mine);
+    Reservoir reservoir(store_.options_for(shapes));
+    const auto memory =
+        reservoir.restore(mine.at("state").get<ReservoirState>(), samples.order_span());
     std::memcpy(memory.data(), samples.contents.data_ptr(), memory.size());
-    return;
+    return RestoredSamples{shapes, std::move(reservoir)};
   }
   std::vector<SavedSamples> all;
   std::vector<SavedReservoir> saved;
@@ -266,9 +272,11 @@ void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json
     saved.push_back({each.at("state").get<ReservoirState>(), all.back().order_span()});
     shapes = shapes_of(each);
   }
-  if (!shapes) return;
-  const auto dealt = deal_reservoirs(saved, store_.options_for(*shapes), trainers_->size());
-  auto memory = store_.restore(*shapes, dealt.state, {});
+  if (!shapes) return std::nullopt;
+  const auto options = store_.options_for(*shapes);
+  const auto dealt = deal_reservoirs(saved, options, trainers_->size());
+  Reservoir reservoir(options);
+  auto memory = reservoir.restore(dealt.state);
   const auto bytes = shapes->packed_bytes();
   for (const auto& sample : dealt.samples) {
     const auto& from = all[static_cast<std::size_t>(sample.rank)].contents;
@@ -278,6 +286,7 @@ void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json
                 bytes);
     memory = memory.subspan(bytes);
   }
+  return RestoredSamples{*shapes, std::move(reservoir)};
 }
 
 }  // namespace kolo

@@ -8,6 +8,7 @@
 #include "online/linear_task.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
@@ -76,6 +77,46 @@ RANK_TEST(OnlineSaving, IsTakenByAnotherNumberOfRanks) {
     simulate(other, *alone, 21, 30);
   }
   communicator.barrier();
+}
+
+// The ranks that train are not the session's first ones.
+RANK_TEST(OnlineSaving, IsTakenByOtherRanksThanTheFirst) {
+  if (communicator.size() == 1) return;
+  const SharedFolder folder(communicator);
+  double checksum = 0;
+  if (const auto alone = communicator.split(communicator.rank() == 0 ? 0 : -1)) {
+    OnlineNetwork network(*alone, linear_config());
+    simulate(network, *alone, 1, 20);
+    network.save(folder.path, 20);
+    checksum = network.get("checksum");
+  }
+  communicator.barrier();
+  const int last = communicator.size() - 1;
+  const auto trainers = communicator.size() == 2 ? "1" : fmt::format("1,{}", last);
+  OnlineNetwork network(communicator, linear_config({"training.ranks=[" + trainers + "]"}));
+  network.restore(folder.path, 20);
+  EXPECT_EQ(all_reduce_value(communicator, network.get("stored"), ReduceOp::sum), 160);
+  EXPECT_EQ(network.get("checksum"), all_reduce_value(communicator, checksum, ReduceOp::max));
+  simulate(network, communicator, 21, 30);
+  EXPECT_TRUE(is_alike(communicator, network));
+}
+
+RANK_TEST(OnlineSaving, ChangesNothingWhereTheSamplesDoNotFit) {
+  const SharedFolder folder(communicator);
+  {
+    OnlineNetwork network(communicator, linear_config());
+    simulate(network, communicator, 1, 20);
+    network.save(folder.path, 20);
+  }
+  OnlineNetwork network(communicator, linear_config({"reservoir.capacity=1 KiB"}));
+  simulate(network, communicator, 1, 5);
+  const double checksum = network.get("checksum");
+  EXPECT_TRUE(says(message_of<InputError>([&] { network.restore(folder.path, 20); }),
+                   {"160 samples were saved", "room for 64"}));
+  EXPECT_EQ(network.get("checksum"), checksum);
+  EXPECT_EQ(network.get("stored"), 40);
+  simulate(network, communicator, 6, 8);  // and goes on
+  EXPECT_TRUE(is_alike(communicator, network));
 }
 
 RANK_TEST(OnlineSaving, RefusesWhatDoesNotFit) {
