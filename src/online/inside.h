@@ -158,8 +158,11 @@ class OnlineNetwork::Inside {
   // Samples.
   std::int64_t take(const online::PackedSamples& packed, PushReport& report);
   void require_fitting(const online::SampleArguments& arguments, const online::Call& call);
+  void pass_samples(const online::Call& call);
   void send_waiting();
   void receive_waiting();
+  void take_held();
+  void tell_held();
 
   // Training in time steps.
   [[nodiscard]] TickReport report(std::int64_t steps) const;
@@ -234,8 +237,12 @@ class OnlineNetwork::Inside {
   // On ranks that don't train.
   std::optional<online::SampleShapes> shapes_;
   online::PackedSamples waiting_;
+  std::int64_t held_by_trainer_ = 0;  // samples, of all its senders
   std::optional<online::Outbox> outbox_;
   bool is_finished_ = false;
+
+  // On training ranks: samples of others that the reservoir has had no room for.
+  online::PackedSamples held_;
 
   // On training ranks, with training.apart.
   std::vector<online::Inbox> inboxes_;

@@ -89,23 +89,36 @@ PushReport OnlineNetwork::Inside::push(std::span<const Array> inputs,
 // Takes the first samples and returns how many.
 std::int64_t OnlineNetwork::Inside::take(const PackedSamples& packed, PushReport& report) {
   if (roles_.trains) return store_.add(packed.bytes, packed.count, report);
-  const auto under_way = outbox_ ? outbox_->samples_under_way() : waiting_.count;
-  const auto count =
-      std::clamp<std::int64_t>(config_.reservoir.mailbox - under_way, 0, packed.count);
-  const auto bytes = static_cast<std::size_t>(count) * shapes_.value().packed_bytes();
-  const auto end = packed.bytes.begin() + narrow<std::ptrdiff_t>(bytes);
-  report.taken += count;
-  if (count == 0) return 0;
+  const auto under_way =
+      outbox_ ? outbox_->samples_under_way() : waiting_.count + held_by_trainer_;
+  const auto room = config_.reservoir.mailbox - under_way;
+  PackedSamples mail;
+  const auto taken =
+      take_finite(packed.bytes, packed.count, shapes_.value(), report, [&](auto sample) {
+        if (mail.count >= room) return false;
+        mail.bytes.insert(mail.bytes.end(), sample.begin(), sample.end());
+        ++mail.count;
+        return true;
+      });
+  if (mail.count == 0) return taken;
   if (outbox_) {
     outbox_->send({.kind = Letter::Kind::samples,
-                   .number = count,
+                   .number = mail.count,
                    .shapes = *shapes_,
-                   .packed = {packed.bytes.begin(), end}});
-    return count;
+                   .packed = std::move(mail.bytes)});
+  } else {
+    waiting_.bytes.insert(waiting_.bytes.end(), mail.bytes.begin(), mail.bytes.end());
+    waiting_.count += mail.count;
   }
-  waiting_.bytes.insert(waiting_.bytes.end(), packed.bytes.begin(), end);
-  waiting_.count += count;
-  return count;
+  return taken;
+}
+
+// Passes the waiting samples of ranks that don't train to those that do. Collective.
+void OnlineNetwork::Inside::pass_samples(const Call& call) {
+  if (roles_.are_all) return take_held();
+  if (!roles_.trains) send_waiting();
+  agree(ranks_, call, [&] { receive_waiting(); });
+  tell_held();
 }
 
 // Sends the waiting samples to this rank's trainer, which waits for them.
@@ -117,13 +130,38 @@ void OnlineNetwork::Inside::send_waiting() {
 }
 
 void OnlineNetwork::Inside::receive_waiting() {
-  for (const int client : roles_.clients) {
-    const auto letter = letter_from(receive_bytes(ranks_, client, samples_tag));
+  std::vector<Letter> letters;  // all, before one may be refused: none is left for the next time
+  for (const int client : roles_.clients)
+    letters.push_back(letter_from(receive_bytes(ranks_, client, samples_tag)));
+  for (const auto& letter : letters) {
     if (letter.number == 0) continue;
     store_.require_shapes(letter.shapes);
-    PushReport ignored;
-    (void)store_.add(letter.packed, letter.number, ignored);
+    held_.bytes.insert(held_.bytes.end(), letter.packed.begin(), letter.packed.end());
+    held_.count += letter.number;
   }
+  take_held();
+}
+
+// Keeps what a full reservoir refuses: push() has reported it as taken.
+void OnlineNetwork::Inside::take_held() {
+  if (held_.count == 0) return;
+  const auto bytes = held_.bytes.size() / static_cast<std::size_t>(held_.count);
+  PushReport ignored;
+  const auto taken = store_.add(held_.bytes, held_.count, ignored);
+  const auto end = static_cast<std::size_t>(taken) * bytes;
+  held_.bytes.erase(held_.bytes.begin(), held_.bytes.begin() + narrow<std::ptrdiff_t>(end));
+  held_.count -= taken;
+}
+
+// Tells the senders how many samples their trainer holds, so that their mailboxes fill up. Only a
+// reservoir of keep_unseen refuses any.
+void OnlineNetwork::Inside::tell_held() {
+  if (config_.reservoir.policy != ReservoirPolicy::keep_unseen) return;
+  for (const int client : roles_.clients)
+    ranks_.send(std::span(&held_.count, 1), client, answers_tag, {.name = "samples that wait"});
+  if (roles_.trains) return;
+  ranks_.receive(std::span(&held_by_trainer_, 1), roles_.trainer, answers_tag,
+                 {.name = "samples that wait"});
 }
 
 }  // namespace kolo

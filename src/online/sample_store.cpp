@@ -102,9 +102,9 @@ void SampleStore::measure(std::span<const std::byte> packed, std::int64_t count)
       });
 }
 
-bool SampleStore::is_finite(std::span<const std::byte> sample) const {
+bool is_finite_sample(std::span<const std::byte> sample, const SampleShapes& shapes) {
   std::size_t offset = 0;
-  for (const auto* const group : {&shapes_->inputs, &shapes_->targets, &shapes_->extras}) {
+  for (const auto* const group : {&shapes.inputs, &shapes.targets, &shapes.extras}) {
     for (const auto& tensor : *group) {
       if (!tensor.is_integer) {
         constexpr std::uint32_t exponent = 0x7F800000;
@@ -122,19 +122,12 @@ bool SampleStore::is_finite(std::span<const std::byte> sample) const {
 std::int64_t SampleStore::add(std::span<const std::byte> packed, std::int64_t count,
                               PushReport& report) {
   const std::lock_guard lock(mutex_);
-  const auto bytes = shapes_.value().packed_bytes();
-  std::int64_t taken = 0;
-  for (; taken < count; ++taken) {
-    const auto sample = packed.subspan(static_cast<std::size_t>(taken) * bytes, bytes);
-    if (!is_finite(sample)) {
-      ++report.not_finite;
-      continue;
-    }
+  const auto taken = take_finite(packed, count, shapes_.value(), report, [&](auto sample) {
     const auto arrival = reservoir_->arrive();
-    if (arrival.outcome == Reservoir::Outcome::refused) break;
+    if (arrival.outcome == Reservoir::Outcome::refused) return false;
     if (!arrival.memory.empty()) std::ranges::copy(sample, arrival.memory.begin());
-    ++report.taken;
-  }
+    return true;
+  });
   if (taken > 0) measure(packed, taken);
   return taken;
 }

@@ -30,7 +30,29 @@ struct PackedSamples {
 struct RestoredSamples {
   SampleShapes shapes;
   Reservoir reservoir;
+  PackedSamples held;  // that had no room in the reservoir yet
 };
+
+// Tells whether all floating-point numbers of a packed sample are finite.
+[[nodiscard]] bool is_finite_sample(std::span<const std::byte> sample, const SampleShapes& shapes);
+
+// Calls `take` with each finite one of packed samples until it returns false, and counts in the
+// report those that it took and those that aren't finite. Returns the number of both together.
+template <typename Take>
+std::int64_t take_finite(std::span<const std::byte> packed, std::int64_t count,
+                         const SampleShapes& shapes, PushReport& report, const Take& take) {
+  const auto bytes = shapes.packed_bytes();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto sample = packed.subspan(static_cast<std::size_t>(i) * bytes, bytes);
+    if (!is_finite_sample(sample, shapes))
+      ++report.not_finite;
+    else if (take(sample))
+      ++report.taken;
+    else
+      return i;
+  }
+  return count;
+}
 
 // Samples that a rank trains on: its reservoir, and statistics of all samples that arrived.
 // Thread-safe.
@@ -72,7 +94,6 @@ class SampleStore {
 
  private:
   void measure(std::span<const std::byte> packed, std::int64_t count);
-  [[nodiscard]] bool is_finite(std::span<const std::byte> sample) const;
 
   OnlineConfig config_;
   int number_ = 0;

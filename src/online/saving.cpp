@@ -67,25 +67,51 @@ void remove_reservoirs(const fs::path& folder, const Predicate& is_superfluous) 
 // Saved samples of one rank.
 struct SavedSamples {
   torch::Tensor contents, order;  // uint8 [samples, bytes]; int64 [...]
+  torch::Tensor held;             // as contents; undefined if there were none
 
   [[nodiscard]] std::span<const std::int64_t> order_span() const {
     return {order.data_ptr<std::int64_t>(), static_cast<std::size_t>(order.numel())};
   }
 };
 
+std::string checksum_text(const torch::Tensor& tensor) {
+  return fmt::format("{:016x}", checksum_of(tensor));
+}
+
 SavedSamples read_samples(const fs::path& file, const json& state) {
   SavedSamples samples;
-  for (auto& item : read_safetensors(file))
-    (item.name == "order" ? samples.order : samples.contents) = std::move(item.tensor);
-  if (!samples.contents.defined() || !samples.order.defined() ||
-      fmt::format("{:016x}", checksum_of(samples.contents)) !=
-          state.at("checksum").get<std::string>()) {
+  for (auto& item : read_safetensors(file)) {
+    auto& tensor = item.name == "order"  ? samples.order
+                   : item.name == "held" ? samples.held
+                                         : samples.contents;
+    tensor = std::move(item.tensor);
+  }
+  const auto is_as_saved = [&](const torch::Tensor& tensor, const char* key) {
+    return tensor.defined() == state.contains(key) &&
+           (!tensor.defined() || checksum_text(tensor) == state.at(key).get<std::string>());
+  };
+  if (!samples.order.defined() || !is_as_saved(samples.contents, "checksum") ||
+      !is_as_saved(samples.held, "held")) {
     throw Error(
         fmt::format("online: restore: {} is damaged: its checksum is another than it was "
                     "when it was saved",
                     file.string()));
   }
   return samples;
+}
+
+// View of packed samples, which is only read: from_blob() takes no const pointer.
+torch::Tensor view_of(std::span<const std::byte> packed, std::int64_t count) {
+  const auto bytes = narrow<std::int64_t>(packed.size());
+  return torch::from_blob(const_cast<std::byte*>(packed.data()),
+                          {count, count == 0 ? 0 : bytes / count}, torch::kByte);
+}
+
+void append(PackedSamples& samples, const torch::Tensor& more) {
+  if (!more.defined()) return;
+  const auto* const first = static_cast<const std::byte*>(more.data_ptr());
+  samples.bytes.insert(samples.bytes.end(), first, first + more.numel());
+  samples.count += more.size(0);
 }
 
 }  // namespace
@@ -96,19 +122,20 @@ json OnlineNetwork::Inside::save_reservoir(const fs::path& folder) const {
   const auto contents = reservoir->contents();
   const auto order = reservoir->order();
   const auto& state = reservoir->state();
-  // from_blob() takes no const pointer; the tensors are only read.
-  const auto samples =
-      torch::from_blob(const_cast<std::byte*>(contents.data()),
-                       {state.size, reservoir->options().sample_bytes}, torch::kByte);
+  const auto samples = view_of(contents, state.size);
   const auto slots = torch::from_blob(const_cast<std::int64_t*>(order.data()),
                                       {narrow<std::int64_t>(order.size())}, torch::kLong);
   std::error_code error;
   fs::create_directories(folder, error);
-  write_safetensors(reservoir_file(folder, static_cast<std::size_t>(trainers_->rank())),
-                    std::vector<NamedTensor>{{"samples", samples}, {"order", slots}});
-  return {{"state", state},
-          {"shapes", *store_.shapes()},
-          {"checksum", fmt::format("{:016x}", checksum_of(samples))}};
+  std::vector<NamedTensor> tensors{{"samples", samples}, {"order", slots}};
+  json saved = {
+      {"state", state}, {"shapes", *store_.shapes()}, {"checksum", checksum_text(samples)}};
+  if (held_.count > 0) {
+    tensors.push_back({"held", view_of(held_.bytes, held_.count)});
+    saved["held"] = checksum_text(tensors.back().tensor);
+  }
+  write_safetensors(reservoir_file(folder, static_cast<std::size_t>(trainers_->rank())), tensors);
+  return saved;
 }
 
 void OnlineNetwork::Inside::require_one_place(const Call& call, const fs::path& folder,
@@ -131,10 +158,7 @@ void OnlineNetwork::Inside::save(const fs::path& folder, std::int64_t tag) {
   }
   const auto was_on = all_reduce_value(ranks_, background_ ? 1 : 0, ReduceOp::max) == 1;
   if (was_on) pause();
-  if (!roles_.are_all) {
-    if (!roles_.trains) send_waiting();
-    agree(ranks_, here, [&] { receive_waiting(); });
-  }
+  pass_samples(here);
   save_on(ranks_, folder, tag);
   if (was_on) start();
 }
@@ -187,6 +211,7 @@ void OnlineNetwork::Inside::restore(const fs::path& folder, std::int64_t tag) {
   }
   agree(ranks_, here, [&] { require_foreground(here); });
   restore_on(ranks_, folder, tag);
+  tell_held();
   publish();
 }
 
@@ -229,6 +254,7 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
     waiting_ = {};
     if (!roles_.trains) return;
     progress_ = trainer_->progress();
+    held_ = samples ? std::move(samples->held) : PackedSamples{};
     store_.restore(std::move(samples));
     json of_normalizers = json::array();
     for (const auto& each : state.at("ranks")) of_normalizers.push_back(each.at("normalizer"));
@@ -255,7 +281,9 @@ auto OnlineNetwork::Inside::read_reservoir(const fs::path& folder, const json& s
     const auto memory =
         reservoir.restore(mine.at("state").get<ReservoirState>(), samples.order_span());
     std::memcpy(memory.data(), samples.contents.data_ptr(), memory.size());
-    return RestoredSamples{shapes, std::move(reservoir)};
+    RestoredSamples restored{shapes, std::move(reservoir), {}};
+    append(restored.held, samples.held);
+    return restored;
   }
   std::vector<SavedSamples> all;
   std::vector<SavedReservoir> saved;
@@ -286,7 +314,10 @@ auto OnlineNetwork::Inside::read_reservoir(const fs::path& folder, const json& s
                 bytes);
     memory = memory.subspan(bytes);
   }
-  return RestoredSamples{*shapes, std::move(reservoir)};
+  RestoredSamples restored{*shapes, std::move(reservoir), {}};
+  const auto ranks = static_cast<std::size_t>(trainers_->size());
+  for (auto i = rank; i < all.size(); i += ranks) append(restored.held, all[i].held);
+  return restored;
 }
 
 }  // namespace kolo

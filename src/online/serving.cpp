@@ -66,6 +66,7 @@ TickReport OnlineNetwork::Inside::serve() {
 // Leaves samples that a full reservoir refuses in their letter, so their sender's mailbox fills up.
 void OnlineNetwork::Inside::take_letters() {
   constexpr int most_at_once = 16;  // so that steps come between
+  take_held();
   for (auto& inbox : inboxes_) {
     for (int i = 0; i < most_at_once; ++i) {
       Letter* const letter = inbox.look();

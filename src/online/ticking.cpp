@@ -27,10 +27,7 @@ TickReport OnlineNetwork::Inside::tick(std::int64_t time_step) {
     (void)refresh();
     return report(0);
   }
-  if (!roles_.are_all) {
-    if (!roles_.trains) send_waiting();
-    agree(ranks_, here, [&] { receive_waiting(); });
-  }
+  pass_samples(here);
   if (background_ || config_.training.background) return take_newest(time_step);
   const auto plan = plan_steps(ranks_);
   agree_unless_all_train(here, [&] { make_steps(plan.steps, time_step); });

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "kolo/base/error.h"
@@ -59,6 +61,33 @@ RANK_TEST(OnlineRoles, SomeTrainForAll) {
   } else {
     EXPECT_EQ(report.waiting_for, 2);
   }
+}
+
+// A full reservoir refuses samples that are on their way already.
+RANK_TEST(OnlineRoles, LoseNoSamplesThatWereTaken) {
+  if (communicator.size() < 2 || communicator.size() == 3) return;
+  OnlineNetwork network(communicator,
+                        linear_config({"training.rank_stride=2", "reservoir.policy=keep_unseen",
+                                       "reservoir.capacity=1 KiB"}));
+  std::mt19937 random(static_cast<unsigned>(communicator.rank()));
+  PushReport all;
+  for (int step = 1; step <= 40; ++step) {
+    Cells cells(random, 40);
+    cells.a[3] = std::numeric_limits<double>::quiet_NaN();
+    if (!network.trains() && step <= 20) {
+      const auto report = network.push(cells.inputs(), cells.targets());
+      EXPECT_EQ(report.taken + report.refused + report.not_finite, 40);
+      if (step == 1) {
+        EXPECT_EQ(report.not_finite, 1);
+      }
+      all.taken += report.taken;
+      all.refused += report.refused;
+    }
+    EXPECT_EQ(network.tick(step).steps, 1);
+  }
+  EXPECT_EQ(all.refused > 0, !network.trains());
+  EXPECT_EQ(all_reduce_value(communicator, network.get("arrivals"), ReduceOp::sum),
+            all_reduce_value(communicator, static_cast<double>(all.taken), ReduceOp::sum));
 }
 
 RANK_TEST(OnlineRoles, TrainApart) {
