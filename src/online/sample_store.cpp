@@ -70,14 +70,27 @@ std::optional<SampleShapes> SampleStore::shapes() const {
   return shapes_;
 }
 
-// Adds packed samples to the statistics. A channel has one value per sample, or a run of values.
-void SampleStore::measure(std::span<const std::byte> packed, std::int64_t count) {
+// Adds packed samples to the statistics, but for those that aren't finite: nothing learns from them.
+void SampleStore::measure(std::span<const std::byte> packed) {
   if (is_frozen_) return;
   if (statistics_.empty()) {
     for_each_normalized(*shapes_, config_.normalization, [&](const auto& tensor, std::size_t) {
       statistics_.emplace_back(channels_of(tensor));
     });
   }
+  if (statistics_.empty()) return;
+  const auto bytes = shapes_->packed_bytes();
+  std::size_t first = 0;  // of finite samples in a row
+  for (std::size_t end = 0; end <= packed.size(); end += bytes) {
+    if (end < packed.size() && is_finite_sample(packed.subspan(end, bytes), *shapes_)) continue;
+    if (first < end) measure_finite(packed.subspan(first, end - first));
+    first = end + bytes;
+  }
+}
+
+// A channel has one value per sample, or a run of values.
+void SampleStore::measure_finite(std::span<const std::byte> packed) {
+  const auto count = narrow<std::int64_t>(packed.size() / shapes_->packed_bytes());
   const auto floats_per_sample = narrow<std::int64_t>(shapes_->packed_bytes() / sizeof(float));
   std::size_t number = 0;
   for_each_normalized(
@@ -128,7 +141,7 @@ std::int64_t SampleStore::add(std::span<const std::byte> packed, std::int64_t co
     if (!arrival.memory.empty()) std::ranges::copy(sample, arrival.memory.begin());
     return true;
   });
-  if (taken > 0) measure(packed, taken);
+  measure(packed.first(static_cast<std::size_t>(taken) * shapes_->packed_bytes()));
   return taken;
 }
 

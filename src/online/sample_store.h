@@ -93,7 +93,8 @@ class SampleStore {
   [[nodiscard]] ReservoirOptions options_for(const SampleShapes& shapes) const;
 
  private:
-  void measure(std::span<const std::byte> packed, std::int64_t count);
+  void measure(std::span<const std::byte> packed);
+  void measure_finite(std::span<const std::byte> packed);
 
   OnlineConfig config_;
   int number_ = 0;

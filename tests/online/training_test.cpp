@@ -2,6 +2,7 @@
 #include <limits>
 #include <thread>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "kolo/base/error.h"
@@ -91,6 +92,27 @@ RANK_TEST(OnlineTraining, NormalizesByAllRanksSamples) {
   EXPECT_NEAR(y[0], 1e4 - 100, 5);
   EXPECT_NEAR(y[1], 1e4 + 50, 5);
   EXPECT_TRUE(is_alike(communicator, network));
+}
+
+RANK_TEST(OnlineTraining, NormalizesBySamplesThatItTakes) {
+  const auto config =
+      linear_config({"normalization.inputs=channels", "normalization.targets=channels",
+                     fmt::format("normalization.freeze_after={}", 40 * communicator.size())});
+  OnlineNetwork network(communicator, config), reference(communicator, config);
+  auto random = random_of(communicator);
+  for (int step = 1; step <= 3; ++step) {
+    Cells cells(random, 32);
+    reference.push(cells.inputs(), cells.targets());
+    for (const double number : {1e6, -3e5}) {
+      cells.a.insert(cells.a.begin(), number);
+      cells.b.insert(cells.b.begin(), number);
+      cells.y.insert(cells.y.begin(), std::numeric_limits<double>::quiet_NaN());
+    }
+    EXPECT_EQ(network.push(cells.inputs(), cells.targets()).not_finite, 2);
+    network.tick(step);
+    reference.tick(step);
+    EXPECT_EQ(network.get("checksum"), reference.get("checksum"));
+  }
 }
 
 RANK_TEST(OnlineTraining, TellsAllRanksOfOnesMistake) {
