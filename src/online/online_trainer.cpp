@@ -210,14 +210,16 @@ void TrainingRecorder::add(const TickReport& progress, std::int64_t time_step) {
     loss_ += progress.loss;
     ++steps_;
   }
-  if (progress.all_steps % every_ != 0) return;
+  // In the background `progress` is that of a publication, some steps after the last.
+  if (progress.all_steps / every_ <= last_recorded_ / every_) return;
+  const auto made = progress.all_steps - std::exchange(last_recorded_, progress.all_steps);
   const double seconds = since_record_.seconds();
   since_record_.restart();
   StepRecord record;
   record.step = progress.all_steps;
   if (steps_ > 0) record.loss = loss_ / static_cast<double>(steps_);
   record.lr = progress.learning_rate;
-  record.samples_per_second = static_cast<double>(every_) * batch_size_ * ranks_ / seconds;
+  record.samples_per_second = static_cast<double>(made) * batch_size_ * ranks_ / seconds;
   record.time = wall_time();
   loss_ = 0;
   steps_ = 0;
@@ -265,6 +267,8 @@ void TrainingRecorder::go_back_to(std::int64_t steps) {
   events_->forget_from(steps + 1);
   loss_ = 0;
   steps_ = 0;
+  last_recorded_ = steps;
+  since_record_.restart();
 }
 
 }  // namespace kolo::online

@@ -69,7 +69,8 @@ class TrainingRecorder {
   TrainingRecorder& operator=(const TrainingRecorder&) = delete;
   ~TrainingRecorder();
 
-  // Records a step. `time_step`: the simulation's.
+  // Takes note of a step, and makes a record where it is the first one at or after a multiple of
+  // training.log_every. `time_step`: the simulation's.
   void add(const TickReport& progress, std::int64_t time_step);
   void add_value(std::string_view name, std::int64_t step, double value);
   // Writes all records to disk.
@@ -88,6 +89,7 @@ class TrainingRecorder {
   std::unique_ptr<TensorBoardWriter> events_;
   double loss_ = 0;  // sum since the last record
   std::int64_t steps_ = 0;
+  std::int64_t last_recorded_ = 0;  // step
   Stopwatch since_record_, since_flush_;
 };
 

@@ -1,14 +1,19 @@
 #include <cmath>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
+#include "kolo/parallel/object_collectives.h"
+#include "kolo/train/observe/history.h"
 #include "online/linear_task.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
+#include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
@@ -235,6 +240,42 @@ RANK_TEST(OnlineTraining, GoesOnInTheBackground) {
   EXPECT_LT(error_of(network), .05);
   EXPECT_TRUE(is_alike(communicator, network));
   network.start();  // and is ended by the destructor
+}
+
+// Publications come at steps that nobody chooses.
+RANK_TEST(OnlineTraining, RecordsWhatItDoesInTheBackground) {
+  if (communicator.size() > 1 && !communicator.capabilities().concurrent) return;
+  const TemporaryFolder folder;
+  auto config = linear_config({"training.background=true", "training.log_every=7"});
+  if (communicator.rank() == 0) config.output_dir = (folder / "run").string();
+  config.output_dir = broadcast_bytes(communicator, config.output_dir);
+  std::int64_t all_steps = 0, taken = 0;
+  const Stopwatch watch;
+  {
+    OnlineNetwork network(communicator, config);
+    auto random = random_of(communicator);
+    Cells cells(random, 50);
+    network.push(cells.inputs(), cells.targets());
+    network.start();
+    for (int step = 1; all_steps < 200 && step < 20000; ++step) {
+      const auto report = network.tick(step);
+      taken += report.all_steps / 7 > all_steps / 7 ? 1 : 0;
+      all_steps = report.all_steps;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  if (communicator.rank() > 0) return;
+  const auto history = History::read(folder / "run/history.json");
+  ASSERT_EQ(history.steps().size(), static_cast<std::size_t>(taken));
+  EXPECT_EQ(history.steps().back().step / 7, all_steps / 7);
+  double seconds = 0;
+  std::int64_t last = 0;
+  for (const auto& record : history.steps()) {
+    const auto more = static_cast<double>(record.step - std::exchange(last, record.step));
+    seconds += more * 16 * communicator.size() / record.samples_per_second;
+  }
+  EXPECT_GT(seconds, 0);
+  EXPECT_LE(seconds, watch.seconds());
 }
 
 }  // namespace
