@@ -108,10 +108,8 @@ void read_elements(const Elements& elements, Value* values, double mean, double 
       return run<const T>(elements, values,
                           [](const T& from, Value& to) { to = static_cast<Value>(from); });
     }
-    using Real = std::conditional_t<sizeof(T) == 8, double, float>;
-    const auto middle = static_cast<Real>(mean), scale = static_cast<Real>(factor);
     run<const T>(elements, values, [=](const T& from, Value& to) {
-      to = static_cast<Value>((static_cast<Real>(from) - middle) * scale);
+      to = static_cast<Value>((static_cast<double>(from) - mean) * factor);
     });
   });
 }

@@ -86,10 +86,12 @@ void normalize(float* values, std::int64_t count, const ChannelScales& scales) {
   const auto channels = static_cast<std::int64_t>(scales.mean.size());
   const auto within = count / channels;
   for (std::int64_t channel = 0; channel < channels; ++channel) {
-    const auto mean = static_cast<float>(scales.mean[static_cast<std::size_t>(channel)]);
-    const auto factor = static_cast<float>(scales.factor[static_cast<std::size_t>(channel)]);
+    const double mean = scales.mean[static_cast<std::size_t>(channel)];
+    const double factor = scales.factor[static_cast<std::size_t>(channel)];
     float* const begin = values + channel * within;
-    for (std::int64_t i = 0; i < within; ++i) begin[i] = (begin[i] - mean) * factor;
+    // In float64, as read_elements(): of a number far from 0 float32 leaves few digits.
+    for (std::int64_t i = 0; i < within; ++i)
+      begin[i] = static_cast<float>((static_cast<double>(begin[i]) - mean) * factor);
   }
 }
 

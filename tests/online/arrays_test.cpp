@@ -127,6 +127,38 @@ TEST(SampleArrays, AreNormalizedByChannel) {
   EXPECT_TRUE(torch::allclose(field, before, 1e-6, 1e-6 * 1e6));
 }
 
+// A network is given the same numbers for training, from packed memory, as to infer.
+TEST(SampleArrays, AreNormalizedAlikeFromPackedMemory) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> offset(-1e5, 1e5);
+  for (const auto type : {torch::kFloat, torch::kDouble}) {
+    const ChannelScales scales{{offset(random), offset(random)}, {7.3, 1. / 3}};
+    const auto mean = torch::tensor(scales.mean, torch::kDouble).view({2, 1});
+    const auto factor = torch::tensor(scales.factor, torch::kDouble).view({2, 1});
+    // Numbers of float32, in arrays of either type.
+    auto field = (torch::randn({4, 2, 5}) + mean).to(torch::kFloat).to(type);
+    const std::vector<Array> arrays = {array_of(field)};
+    const SampleArguments arguments(arrays, arrays, {}, {}, here);
+    const auto shapes = arguments.shapes();
+    const auto bytes = shapes.inputs.front().packed_bytes();
+    std::vector<std::byte> packed(4 * 2 * bytes);
+    arguments.inputs.pack(0, 4, packed.data(), 2 * bytes);
+    arguments.targets.pack(0, 4, packed.data() + bytes, 2 * bytes);
+    std::vector<std::span<const std::byte>> samples;
+    for (std::size_t i = 0; i < 4; ++i)
+      samples.push_back(std::span(packed).subspan(i * 2 * bytes, 2 * bytes));
+    const Normalization normalization{{scales}, {scales}};
+    const auto expected = ((field.to(torch::kDouble) - mean) * factor).to(torch::kFloat);
+    for (const auto& found : {tensors_of(arguments, true, normalization),
+                              tensors_of(samples, shapes, true, normalization)}) {
+      EXPECT_TRUE(torch::equal(found.inputs.front(), expected));
+      EXPECT_TRUE(torch::equal(found.targets.front(), expected));
+    }
+  }
+}
+
 TEST(SampleArrays, RefuseWhatIsNone) {
   std::vector<float> values(24);
   const auto refused = [&](std::vector<Array> arrays, SampleKind kind) {
