@@ -157,6 +157,7 @@ class OnlineNetwork::Inside {
 
   // Samples.
   std::int64_t take(const online::PackedSamples& packed, PushReport& report);
+  void measure(const online::SampleArguments& arguments);
   void require_fitting(const online::SampleArguments& arguments, const online::Call& call);
   void pass_samples(const online::Call& call);
   void send_waiting();

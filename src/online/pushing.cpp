@@ -34,6 +34,19 @@ void read_slices(const SampleArguments& arguments, std::int64_t first, std::int6
   }
 }
 
+// Calls the function with the samples of a call, packed, some at a time, until it returns false.
+template <typename Function>
+void for_each_packed(const SampleArguments& arguments, const SampleShapes& shapes,
+                     const Function& function) {
+  const auto slices = arguments.inputs.slices();
+  const auto at_once = slices_at_once(arguments.inputs, shapes.packed_bytes());
+  PackedSamples packed;
+  for (std::int64_t first = 0; first < slices; first += at_once) {
+    read_slices(arguments, first, std::min(at_once, slices - first), shapes, packed);
+    if (!function(packed)) return;
+  }
+}
+
 }  // namespace
 
 // Refuses samples of other shapes than those before. The first ones are refused if the network or
@@ -70,20 +83,26 @@ PushReport OnlineNetwork::Inside::push(std::span<const Array> inputs,
     store_.require_shapes(shapes);
   else
     shapes_ = shapes;
-  const auto at_once = slices_at_once(arguments.inputs, shapes.packed_bytes());
   PushReport report;
-  PackedSamples packed;
   std::int64_t done = 0;
-  for (std::int64_t first = 0; first < arguments.inputs.slices(); first += at_once) {
-    read_slices(arguments, first, std::min(at_once, arguments.inputs.slices() - first), shapes,
-                packed);
+  for_each_packed(arguments, shapes, [&](const PackedSamples& packed) {
     const auto taken = take(packed, report);
     done += taken;
-    if (taken < packed.count) break;
-  }
+    return taken == packed.count;
+  });
   const bool drops = config_.reservoir.when_full == WhenFull::drop;
   (drops ? report.dropped : report.refused) += arguments.inputs.samples() - done;
   return report;
+}
+
+// Adds the samples of train() to the statistics that they are normalized by.
+void OnlineNetwork::Inside::measure(const SampleArguments& arguments) {
+  if (!normalizer_.needs_statistics()) return;
+  const auto shapes = arguments.shapes();
+  for_each_packed(arguments, shapes, [&](const PackedSamples& packed) {
+    store_.measure(packed.bytes, shapes);
+    return true;
+  });
 }
 
 // Takes the first samples and returns how many.

@@ -70,31 +70,44 @@ std::optional<SampleShapes> SampleStore::shapes() const {
   return shapes_;
 }
 
-// Adds packed samples to the statistics, but for those that aren't finite: nothing learns from them.
-void SampleStore::measure(std::span<const std::byte> packed) {
+void SampleStore::measure(std::span<const std::byte> packed, const SampleShapes& shapes) {
+  const std::lock_guard lock(mutex_);
+  measure_locked(packed, shapes);
+}
+
+void SampleStore::measure_locked(std::span<const std::byte> packed, const SampleShapes& shapes) {
   if (is_frozen_) return;
-  if (statistics_.empty()) {
-    for_each_normalized(*shapes_, config_.normalization, [&](const auto& tensor, std::size_t) {
-      statistics_.emplace_back(channels_of(tensor));
-    });
+  std::vector<std::int64_t> channels;
+  for_each_normalized(shapes, config_.normalization, [&](const auto& tensor, std::size_t) {
+    channels.push_back(channels_of(tensor));
+  });
+  if (channels.empty()) return;
+  if (statistics_.empty())
+    statistics_ = std::vector<RunningStatistics>(channels.begin(), channels.end());
+  const auto is_alike = [](const RunningStatistics& each, std::int64_t count) {
+    return std::cmp_equal(each.channels().size(), count);
+  };
+  if (!std::ranges::equal(statistics_, channels, is_alike)) {
+    throw InputError(
+        "online: samples with other channels than those before, by whose statistics they are "
+        "normalized");
   }
-  if (statistics_.empty()) return;
-  const auto bytes = shapes_->packed_bytes();
+  const auto bytes = shapes.packed_bytes();
   std::size_t first = 0;  // of finite samples in a row
   for (std::size_t end = 0; end <= packed.size(); end += bytes) {
-    if (end < packed.size() && is_finite_sample(packed.subspan(end, bytes), *shapes_)) continue;
-    if (first < end) measure_finite(packed.subspan(first, end - first));
+    if (end < packed.size() && is_finite_sample(packed.subspan(end, bytes), shapes)) continue;
+    if (first < end) measure_finite(packed.subspan(first, end - first), shapes);
     first = end + bytes;
   }
 }
 
 // A channel has one value per sample, or a run of values.
-void SampleStore::measure_finite(std::span<const std::byte> packed) {
-  const auto count = narrow<std::int64_t>(packed.size() / shapes_->packed_bytes());
-  const auto floats_per_sample = narrow<std::int64_t>(shapes_->packed_bytes() / sizeof(float));
+void SampleStore::measure_finite(std::span<const std::byte> packed, const SampleShapes& shapes) {
+  const auto count = narrow<std::int64_t>(packed.size() / shapes.packed_bytes());
+  const auto floats_per_sample = narrow<std::int64_t>(shapes.packed_bytes() / sizeof(float));
   std::size_t number = 0;
   for_each_normalized(
-      *shapes_, config_.normalization, [&](const TensorShape& tensor, std::size_t offset) {
+      shapes, config_.normalization, [&](const TensorShape& tensor, std::size_t offset) {
         auto& statistics = statistics_[number++];
         const auto* const first = reinterpret_cast<const float*>(packed.data() + offset);
         const auto channels = channels_of(tensor), within = tensor.count() / channels;
@@ -141,7 +154,7 @@ std::int64_t SampleStore::add(std::span<const std::byte> packed, std::int64_t co
     if (!arrival.memory.empty()) std::ranges::copy(sample, arrival.memory.begin());
     return true;
   });
-  measure(packed.first(static_cast<std::size_t>(taken) * shapes_->packed_bytes()));
+  measure_locked(packed.first(static_cast<std::size_t>(taken) * shapes_->packed_bytes()), *shapes_);
   return taken;
 }
 
@@ -233,14 +246,14 @@ ChannelScales scales_of(const RunningStatistics& statistics) {
 
 }  // namespace
 
-void Normalizer::update(const Communicator& trainers, SampleStore& store) {
-  const bool is_off = config_.inputs == Normalized::none && config_.targets == Normalized::none;
-  if (is_off || is_fixed_) return;
+void Normalizer::update(const Communicator& trainers, SampleStore& store,
+                        const SampleShapes& shapes) {
+  if (!needs_statistics()) return;
   std::vector<RunningStatistics> merged;
   for (const auto& text : all_gather_bytes(trainers, json(store.statistics()).dump()))
     merge_into(merged, all_from(json::parse(text)));
   if (merged.empty()) return;
-  make(merged, store.shapes().value());
+  make(merged, shapes);
   is_fixed_ = config_.freeze_after > 0 && merged.front().samples() >= config_.freeze_after;
   if (is_fixed_) store.freeze_statistics();
 }

@@ -79,6 +79,9 @@ class SampleStore {
   [[nodiscard]] SampleCounts counts() const;
   [[nodiscard]] std::int64_t capacity() const;  // samples; 0 before the first
 
+  // Adds packed samples to the statistics, but for those that aren't finite: nothing learns from
+  // them. For samples that don't come to the reservoir. InputError for another number of channels.
+  void measure(std::span<const std::byte> packed, const SampleShapes& shapes);
   // Statistics of each normalized tensor, inputs first, then targets.
   [[nodiscard]] std::vector<RunningStatistics> statistics() const;
   void restore_statistics(std::vector<RunningStatistics> statistics);
@@ -93,8 +96,8 @@ class SampleStore {
   [[nodiscard]] ReservoirOptions options_for(const SampleShapes& shapes) const;
 
  private:
-  void measure(std::span<const std::byte> packed);
-  void measure_finite(std::span<const std::byte> packed);
+  void measure_locked(std::span<const std::byte> packed, const SampleShapes& shapes);
+  void measure_finite(std::span<const std::byte> packed, const SampleShapes& shapes);
 
   OnlineConfig config_;
   int number_ = 0;
@@ -111,9 +114,14 @@ class Normalizer {
  public:
   explicit Normalizer(const NormalizationConfig& config) : config_(config) {}
 
-  // Updates the normalization by all samples so far. Collective over the trainers, unless nothing
-  // is normalized or it is fixed.
-  void update(const Communicator& trainers, SampleStore& store);
+  // Updates the normalization by all samples so far, of these shapes. Collective over the trainers,
+  // unless nothing is normalized or it is fixed.
+  void update(const Communicator& trainers, SampleStore& store, const SampleShapes& shapes);
+  // Whether update() would change anything: something is normalized, and not fixed.
+  [[nodiscard]] bool needs_statistics() const {
+    return !is_fixed_ &&
+           (config_.inputs != Normalized::none || config_.targets != Normalized::none);
+  }
   [[nodiscard]] const std::shared_ptr<const Normalization>& now() const { return now_; }
 
   // State for a checkpoint, and back. restore() merges all saved statistics if the number of ranks

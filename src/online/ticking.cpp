@@ -102,7 +102,7 @@ OnlineNetwork::Inside::Plan OnlineNetwork::Inside::plan_steps(const Communicator
 
 void OnlineNetwork::Inside::make_steps(std::int64_t steps, std::int64_t time_step) {
   if (!trainer_ || steps == 0) return;
-  normalizer_.update(*trainers_, store_);
+  normalizer_.update(*trainers_, store_, store_.shapes().value());
   const Stopwatch watch;
   for (std::int64_t i = 0; i < steps; ++i)
     step([&] { return store_.draw(*normalizer_.now()); }, call("tick"), time_step);
@@ -140,15 +140,18 @@ double OnlineNetwork::Inside::train(std::span<const Array> inputs, std::span<con
   require_foreground(here);
   if (config_.training.apart)
     throw StateError("online: train: ranks that train apart take their samples from push()");
-  Samples samples;
+  std::optional<SampleArguments> arguments;
   agree(ranks_, here, [&] {
     if (!roles_.trains) return;
-    const SampleArguments arguments(inputs, targets, extras, config_.training, here);
-    require_fitting(arguments, here);
-    samples = tensors_of(arguments, has_batch(), *normalizer_.now());
+    arguments.emplace(inputs, targets, extras, config_.training, here);
+    require_fitting(*arguments, here);
+    measure(*arguments);
   });
   agree_unless_all_train(here, [&] {
-    if (trainer_) step([&] { return samples; }, here, time_step_);
+    if (!trainer_) return;
+    normalizer_.update(*trainers_, store_, arguments->shapes());
+    const auto samples = [&] { return tensors_of(*arguments, has_batch(), *normalizer_.now()); };
+    step(samples, here, time_step_);
   });
   publish();
   require_recorded();

@@ -120,6 +120,33 @@ RANK_TEST(OnlineTraining, NormalizesBySamplesThatItTakes) {
   }
 }
 
+// Two channels far from 0, of different sizes, which the network doesn't learn as they are.
+RANK_TEST(OnlineTraining, NormalizesWhatItIsGiven) {
+  for (const char* const freeze_after : {"0", "500"}) {
+    OnlineNetwork network(
+        communicator,
+        linear_config({"normalization.inputs=channels", "normalization.targets=channels",
+                       std::string("normalization.freeze_after=") + freeze_after}));
+    auto random = random_of(communicator);
+    for (int step = 1; step <= 300; ++step) {
+      Cells cells(random, 32);
+      for (std::size_t i = 0; i < cells.a.size(); ++i) {
+        cells.a[i] = 1e4 + 100 * cells.a[i] + communicator.rank();
+        cells.b[i] *= 1e-3;
+        cells.y[i] = cells.a[i] - 2e5 * cells.b[i];
+      }
+      (void)network.train(cells.inputs(), cells.targets());
+    }
+    std::vector<double> a = {1e4, 1e4 + 50}, b = {5e-4, 0}, y(2);
+    network.infer(std::vector{Array(a.data(), {2}), Array(b.data(), {2})},
+                  std::vector{Array(y.data(), {2})});
+    EXPECT_NEAR(y[0], 1e4 - 100, 5);
+    EXPECT_NEAR(y[1], 1e4 + 50, 5);
+    EXPECT_EQ(network.get("arrivals"), 0);
+    EXPECT_TRUE(is_alike(communicator, network));
+  }
+}
+
 RANK_TEST(OnlineTraining, TellsAllRanksOfOnesMistake) {
   OnlineNetwork network(communicator, linear_config());
   auto random = random_of(communicator);
