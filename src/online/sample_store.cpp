@@ -235,11 +235,12 @@ void merge_into(std::vector<RunningStatistics>& merged, std::vector<RunningStati
   for (std::size_t i = 0; i < more.size(); ++i) merged.at(i).merge(more[i]);
 }
 
+// Packed samples are float32, whatever the program's arrays are.
 ChannelScales scales_of(const RunningStatistics& statistics) {
   ChannelScales scales;
   for (const auto& channel : statistics.channels()) {
     scales.mean.push_back(channel.mean);
-    scales.factor.push_back(1 / channel.scale());
+    scales.factor.push_back(1 / channel.scale(float32_rounding));
   }
   return scales;
 }

@@ -16,9 +16,6 @@ namespace {
 
 constexpr double largest = 1e140;  // 1e19 squares of twice as much still are a double
 
-// Differences of this fraction of the mean are rounding, of values or of sums.
-constexpr double rounding = 1e-13;
-
 // Values on their way into the statistics: as many as stay in the nearest cache.
 constexpr std::size_t block_size = 1024;
 
@@ -66,7 +63,7 @@ double ChannelStatistics::variance() const {
   return count == 0 ? 0 : squares / static_cast<double>(count);
 }
 
-double ChannelStatistics::scale() const {
+double ChannelStatistics::scale(double rounding) const {
   const double deviation = std::sqrt(variance());
   return deviation > rounding * std::abs(mean) ? deviation : 1;
 }

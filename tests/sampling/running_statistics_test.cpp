@@ -210,6 +210,29 @@ TEST(RunningStatistics, AConstantChannelHasScaleOne) {
   EXPECT_NEAR(small.channels()[0].scale(), 1e-3, 1e-9);
 }
 
+// Values that a float32 has instead of one constant, and some that are a little further apart.
+TEST(RunningStatistics, AConstantChannelOfFloatsHasScaleOne) {
+  std::mt19937_64 random(6);
+  std::uniform_real_distribution<float> constant(1, 2);
+  for (int round = 0; round < 100; ++round) {
+    const auto unit = std::ldexp(1.F, static_cast<int>(random() % 40) - 20);
+    const float value = constant(random) * unit;
+    std::vector<float> rounded(1000, value), apart(1000, value);
+    for (std::size_t i = 0; i < rounded.size(); i += 1 + random() % 3) {
+      const bool is_up = random() % 2 == 0;
+      rounded[i] = std::nextafter(value, is_up ? 4 * unit : 0.F);
+      apart[i] = value * (is_up ? 1 + 1e-5F : 1 - 1e-5F);
+    }
+    RunningStatistics of_rounded(1), of_apart(1);
+    of_rounded.add(0, rounded);
+    of_apart.add(0, apart);
+    EXPECT_NE(of_rounded.channels()[0].scale(), 1);
+    EXPECT_EQ(of_rounded.channels()[0].scale(float32_rounding), 1);
+    EXPECT_EQ(of_apart.channels()[0].scale(float32_rounding), of_apart.channels()[0].scale());
+    EXPECT_LT(of_apart.channels()[0].scale(), 1e-4 * value);
+  }
+}
+
 TEST(RunningStatistics, GoOnFromWhatWasSaved) {
   std::mt19937_64 random(5);
   const auto values = normal_values(random, 10'000, 5, 2);

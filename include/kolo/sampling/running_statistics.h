@@ -1,10 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 namespace kolo {
+
+// Differences of these fractions of a mean are rounding, of values or of sums.
+inline constexpr double float64_rounding = 1e-13;
+inline constexpr double float32_rounding = std::numeric_limits<float>::epsilon();
 
 // Statistics of the values of one channel, for a checkpoint.
 struct ChannelStatistics {
@@ -16,8 +21,9 @@ struct ChannelStatistics {
   // Variance with the divisor `count`; 0 without values.
   [[nodiscard]] double variance() const;
   // Divisor that normalizes differences from the mean: the standard deviation, or 1 for a channel
-  // that doesn't vary but for rounding, which becomes 0 rather than infinite.
-  [[nodiscard]] double scale() const;
+  // that doesn't vary but for rounding, which becomes 0 rather than infinite. `rounding`: the
+  // fraction of the mean up to which a deviation is that, float32_rounding for values of float32.
+  [[nodiscard]] double scale(double rounding = float64_rounding) const;
 
   [[nodiscard]] bool operator==(const ChannelStatistics&) const = default;
 };
