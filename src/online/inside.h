@@ -174,7 +174,7 @@ class OnlineNetwork::Inside {
   [[nodiscard]] Plan plan_steps(const Communicator& ranks);
   void require_one_time_step(std::int64_t first, std::int64_t least_negated) const;
   void step(const std::function<online::Samples()>& samples, const online::Call& call,
-            std::int64_t time_step);
+            std::int64_t time_step, double weight = 1);
   void record(std::int64_t time_step);
   void require_recorded();
   void make_steps(std::int64_t steps, std::int64_t time_step);

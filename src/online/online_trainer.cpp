@@ -38,7 +38,7 @@ torch::Tensor no_loss(const torch::nn::Module& network) {
 }
 
 // Indices of the numbers that a step sums over the ranks.
-enum Sum { loss_sum, failures, arrivals, stored, sums };
+enum Sum { loss_sum, weights, failures, arrivals, stored, sums };
 
 }  // namespace
 
@@ -81,7 +81,7 @@ namespace {
 }  // namespace
 
 void OnlineTrainer::step(const std::function<Samples()>& samples, const SampleCounts& counts,
-                         const Call& call) {
+                         const Call& call, double weight) {
   const auto number = progress_.all_steps + 1;
   const double rate = learning_rate_.at(progress_.all_steps);
   std::exception_ptr failure;
@@ -101,11 +101,12 @@ void OnlineTrainer::step(const std::function<Samples()>& samples, const SampleCo
     }
     auto numbers = torch::zeros({Sum::sums}, torch::kDouble);
     auto* const values = numbers.data_ptr<double>();
-    values[loss_sum] = failure ? 0 : loss.item<double>();
+    values[loss_sum] = failure ? 0 : weight * loss.item<double>();
+    values[weights] = failure ? 0 : weight;
     values[failures] = failure ? 1 : 0;
     values[arrivals] = static_cast<double>(counts.arrivals);
     values[stored] = static_cast<double>(counts.stored);
-    step_.backward(loss, numbers);
+    step_.backward(loss, numbers, weight);
     outcome = step_.end(step_.finish(rate));
   }
   progress_.all_steps = number;
@@ -114,14 +115,14 @@ void OnlineTrainer::step(const std::function<Samples()>& samples, const SampleCo
   progress_.arrivals = std::llround(outcome.sums[arrivals]);
   progress_.stored = std::llround(outcome.sums[stored]);
   const double failed = outcome.sums[failures];
-  if (ranks_.size() > failed) progress_.loss = outcome.sums[loss_sum] / (ranks_.size() - failed);
+  if (ranks_.size() > failed) progress_.loss = outcome.sums[loss_sum] / outcome.sums[weights];
   if (failure) {
     rethrow_as(failure, call.text(fmt::format("step {} failed: ", number)));
   }
   if (failed > 0) {
     throw CommunicationError(call.text(
-        fmt::format("step {} failed on {:.0f} other ranks, which say why; it was made without "
-                    "them, and all ranks have the same weights",
+        fmt::format("step {} failed on {:.0f} other ranks, which say why; it was made with zeros "
+                    "in place of their gradients, and all ranks have the same weights",
                     number, failed)));
   }
   if (stops_ && !std::isfinite(progress_.loss)) {

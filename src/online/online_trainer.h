@@ -29,11 +29,12 @@ class OnlineTrainer {
   OnlineTrainer(const Communicator& ranks, std::shared_ptr<TensorsNetwork> network,
                 const OnlineConfig& config, TensorsLoss loss);
 
-  // Makes one step on what `samples` returns. `counts`: this rank's, which are summed over ranks. A
-  // rank where `samples` or the forward pass fails joins the step without a gradient of its own, so
-  // all ranks keep the same weights; then all throw: its own exception there, a CommunicationError
-  // elsewhere. Collective.
-  void step(const std::function<Samples()>& samples, const SampleCounts& counts, const Call& call);
+  // Makes one step on what `samples` returns. `counts`: this rank's, which are summed over ranks.
+  // `weight`: of this rank's loss in the mean over ranks, on average 1. A rank where `samples` or
+  // the forward pass fails joins the step with zeros for its gradient, so all ranks keep the same
+  // weights; then all throw: its own exception there, a CommunicationError elsewhere. Collective.
+  void step(const std::function<Samples()>& samples, const SampleCounts& counts, const Call& call,
+            double weight = 1);
   // Whether training.max_steps are done.
   [[nodiscard]] bool is_done() const;
 

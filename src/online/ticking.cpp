@@ -110,10 +110,10 @@ void OnlineNetwork::Inside::make_steps(std::int64_t steps, std::int64_t time_ste
 }
 
 void OnlineNetwork::Inside::step(const std::function<Samples()>& samples, const Call& call,
-                                 std::int64_t time_step) {
+                                 std::int64_t time_step, double weight) {
   {
     const auto lock = inference_->changes();
-    trainer_->step(samples, store_.counts(), call);
+    trainer_->step(samples, store_.counts(), call, weight);
   }
   progress_ = trainer_->progress();
   record(time_step);
@@ -151,7 +151,10 @@ double OnlineNetwork::Inside::train(std::span<const Array> inputs, std::span<con
     if (!trainer_) return;
     normalizer_.update(*trainers_, store_, arguments->shapes());
     const auto samples = [&] { return tensors_of(*arguments, has_batch(), *normalizer_.now()); };
-    step(samples, here, time_step_);
+    // Makes the mean one over all ranks' samples.
+    const auto mine = static_cast<double>(arguments->inputs.samples());
+    const double all = all_reduce_value(*trainers_, mine, ReduceOp::sum);
+    step(samples, here, time_step_, mine * trainers_->size() / all);
   });
   publish();
   require_recorded();

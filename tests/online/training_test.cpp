@@ -1,10 +1,12 @@
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
@@ -13,6 +15,7 @@
 #include "online/linear_task.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
+#include "support/says.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
@@ -72,6 +75,51 @@ RANK_TEST(OnlineTraining, TrainsOnWhatItIsGiven) {
   EXPECT_LT(loss, 1e-3);
   EXPECT_LT(error_of(network), .05);
   EXPECT_EQ(network.get("steps"), 300);
+}
+
+// A step of ranks with different numbers of samples is one of a single rank with all of them.
+RANK_TEST(OnlineTraining, CountsRanksByTheirSamples) {
+  const auto config = linear_config(
+      {"optimizer.name=sgd", "optimizer.lr=0.1", "optimizer.lr_scaling=none"});
+  OnlineNetwork network(communicator, config), alone(Communicator::solo(), config);
+  std::mt19937 random(7);
+  for (int step = 0; step < 20; ++step) {
+    Cells all(random, 0);
+    std::optional<Cells> mine;
+    for (int rank = 0; rank < communicator.size(); ++rank) {
+      Cells cells(random, 4 + 20 * rank);
+      all.a.insert(all.a.end(), cells.a.begin(), cells.a.end());
+      all.b.insert(all.b.end(), cells.b.begin(), cells.b.end());
+      all.y.insert(all.y.end(), cells.y.begin(), cells.y.end());
+      if (rank == communicator.rank()) mine = cells;
+    }
+    const double loss = network.train(mine->inputs(), mine->targets());
+    EXPECT_NEAR(loss, alone.train(all.inputs(), all.targets()), 1e-5);
+  }
+  EXPECT_NEAR(error_of(network), error_of(alone), 1e-4);
+}
+
+RANK_TEST(OnlineTraining, MakesAStepOfOthersWithZerosForARankThatFails) {
+  if (communicator.size() == 1) return;
+  const bool fails = communicator.rank() == 0;
+  OnlineComponents components;
+  components.loss = [fails](const auto& outputs, const auto& targets, const auto&) {
+    if (fails) throw Error("it fails here");
+    return torch::mse_loss(outputs[0], targets[0]);
+  };
+  OnlineNetwork network(communicator, linear_config(), components);
+  auto random = random_of(communicator);
+  Cells cells(random, 16);
+  const auto train = [&] { (void)network.train(cells.inputs(), cells.targets()); };
+  if (fails) {
+    EXPECT_TRUE(says(message_of<Error>(train), {"step 1 failed", "it fails here"}));
+  } else {
+    EXPECT_TRUE(says(message_of<CommunicationError>(train),
+                     {"step 1 failed on 1 other ranks", "zeros in place of their gradients"}));
+  }
+  EXPECT_TRUE(std::isfinite(network.get("loss")));
+  EXPECT_EQ(network.get("steps"), 1);
+  EXPECT_TRUE(is_alike(communicator, network));
 }
 
 RANK_TEST(OnlineTraining, NormalizesByAllRanksSamples) {

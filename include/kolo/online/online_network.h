@@ -83,7 +83,7 @@ class OnlineNetwork {
   TickReport tick(std::int64_t time_step);
 
   // Trains one step on these samples of each training rank, without the reservoir; returns the mean
-  // loss. Collective.
+  // loss, in which each rank counts by its number of samples. Collective.
   double train(std::span<const Array> inputs, std::span<const Array> targets,
                std::span<const Array> extras = {});
 
