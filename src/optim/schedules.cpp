@@ -196,7 +196,8 @@ ScheduleEntry polynomial() {
 }
 
 ScheduleEntry one_cycle() {
-  auto entry = entry_of<OneCycle>("up and down again, as PyTorch's OneCycleLR without its cycle of momentum");
+  auto entry = entry_of<OneCycle>(
+      "up and down again, as PyTorch's OneCycleLR without its cycle of momentum");
   entry.is_own_warmup = true;
   return entry;
 }

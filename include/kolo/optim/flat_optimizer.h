@@ -182,8 +182,8 @@ struct RmspropOptions {
   double momentum = 0;    // 0 or more
   double epsilon = 1e-7;  // 0 or more
   bool centered = false;  // divides by the deviation instead of the root mean square
-  // Adds epsilon under the root, and keeps the rate in the momentum buffer, as Keras does; false: to
-  // the root, and the rate applies to the buffer, as in PyTorch.
+  // Adds epsilon under the root, and keeps the rate in the momentum buffer, as Keras does; false:
+  // adds it to the root, and applies the rate to the buffer, as PyTorch.
   bool as_keras = true;
   double weight_decay = 0;  // 0 or more
   bool decoupled_decay = false;

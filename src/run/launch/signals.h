@@ -32,8 +32,8 @@ class SignalPipe {
   FileDescriptor read_end_, write_end_;
 };
 
-// Makes writes to a pipe that nobody reads any more fail, instead of ending this process: a training
-// outlives `kolo train | head`. Programs that it starts by Child end as usual.
+// Makes writes to a pipe that nobody reads any more fail, instead of ending this process: a
+// training outlives `kolo train | head`. Programs that it starts by Child end as usual.
 void outlive_readers();
 
 // Name for people: "SIGTERM", "Ctrl-C (SIGINT)".
