@@ -208,11 +208,6 @@ class OnlineNetwork::Inside {
   [[nodiscard]] int first_trainer_in(const Communicator& ranks) const;
   void save_on(const Communicator& ranks, const std::filesystem::path& folder, std::int64_t tag);
   void restore_on(const Communicator& ranks, const std::filesystem::path& folder, std::int64_t tag);
-  [[nodiscard]] nlohmann::json save_reservoir(const std::filesystem::path& folder) const;
-  // Reads this rank's reservoir if the number of training ranks is the same, otherwise its share of
-  // all saved samples. InputError if it doesn't fit; changes nothing.
-  [[nodiscard]] std::optional<online::RestoredSamples> read_reservoir(
-      const std::filesystem::path& folder, const nlohmann::json& states) const;
 
   Communicator ranks_;
   OnlineConfig config_;

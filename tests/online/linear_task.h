@@ -38,6 +38,11 @@ inline OnlineConfig linear_config(const std::vector<std::string>& overrides = {}
       overrides);
 }
 
+// Numbers that differ by rank.
+inline std::mt19937 random_of(const Communicator& ranks) {
+  return std::mt19937(static_cast<unsigned>(100 + ranks.rank()));
+}
+
 // The largest error of the network on cells that it has not seen.
 inline double error_of(const OnlineNetwork& network) {
   std::mt19937 random(99);

@@ -4,7 +4,6 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -20,10 +19,6 @@
 
 namespace kolo::testing {
 namespace {
-
-std::mt19937 random_of(const Communicator& ranks) {
-  return std::mt19937(static_cast<unsigned>(100 + ranks.rank()));
-}
 
 RANK_TEST(OnlineTraining, LearnsInTimeSteps) {
   OnlineNetwork network(communicator, linear_config());
@@ -120,79 +115,6 @@ RANK_TEST(OnlineTraining, MakesAStepOfOthersWithZerosForARankThatFails) {
   EXPECT_TRUE(std::isfinite(network.get("loss")));
   EXPECT_EQ(network.get("steps"), 1);
   EXPECT_TRUE(is_alike(communicator, network));
-}
-
-RANK_TEST(OnlineTraining, NormalizesByAllRanksSamples) {
-  const auto config =
-      linear_config({"normalization.inputs=channels", "normalization.targets=channels",
-                     "normalization.freeze_after=500"});
-  OnlineNetwork network(communicator, config);
-  auto random = random_of(communicator);
-  for (int step = 1; step <= 300; ++step) {
-    Cells cells(random, 16);
-    // Inputs are far from 0, of different sizes, and differ by rank.
-    for (std::size_t i = 0; i < cells.a.size(); ++i) {
-      cells.a[i] = 1e4 + 100 * cells.a[i] + communicator.rank();
-      cells.b[i] *= 1e-3;
-      cells.y[i] = cells.a[i] - 2e5 * cells.b[i];
-    }
-    network.push(cells.inputs(), cells.targets());
-    network.tick(step);
-  }
-  std::vector<double> a = {1e4, 1e4 + 50}, b = {5e-4, 0}, y(2);
-  network.infer(std::vector{Array(a.data(), {2}), Array(b.data(), {2})},
-                std::vector{Array(y.data(), {2})});
-  EXPECT_NEAR(y[0], 1e4 - 100, 5);
-  EXPECT_NEAR(y[1], 1e4 + 50, 5);
-  EXPECT_TRUE(is_alike(communicator, network));
-}
-
-RANK_TEST(OnlineTraining, NormalizesBySamplesThatItTakes) {
-  const auto config =
-      linear_config({"normalization.inputs=channels", "normalization.targets=channels",
-                     fmt::format("normalization.freeze_after={}", 40 * communicator.size())});
-  OnlineNetwork network(communicator, config), reference(communicator, config);
-  auto random = random_of(communicator);
-  for (int step = 1; step <= 3; ++step) {
-    Cells cells(random, 32);
-    reference.push(cells.inputs(), cells.targets());
-    for (const double number : {1e6, -3e5}) {
-      cells.a.insert(cells.a.begin(), number);
-      cells.b.insert(cells.b.begin(), number);
-      cells.y.insert(cells.y.begin(), std::numeric_limits<double>::quiet_NaN());
-    }
-    EXPECT_EQ(network.push(cells.inputs(), cells.targets()).not_finite, 2);
-    network.tick(step);
-    reference.tick(step);
-    EXPECT_EQ(network.get("checksum"), reference.get("checksum"));
-  }
-}
-
-// Two channels far from 0, of different sizes, which the network doesn't learn as they are.
-RANK_TEST(OnlineTraining, NormalizesWhatItIsGiven) {
-  for (const char* const freeze_after : {"0", "500"}) {
-    OnlineNetwork network(
-        communicator,
-        linear_config({"normalization.inputs=channels", "normalization.targets=channels",
-                       std::string("normalization.freeze_after=") + freeze_after}));
-    auto random = random_of(communicator);
-    for (int step = 1; step <= 300; ++step) {
-      Cells cells(random, 32);
-      for (std::size_t i = 0; i < cells.a.size(); ++i) {
-        cells.a[i] = 1e4 + 100 * cells.a[i] + communicator.rank();
-        cells.b[i] *= 1e-3;
-        cells.y[i] = cells.a[i] - 2e5 * cells.b[i];
-      }
-      (void)network.train(cells.inputs(), cells.targets());
-    }
-    std::vector<double> a = {1e4, 1e4 + 50}, b = {5e-4, 0}, y(2);
-    network.infer(std::vector{Array(a.data(), {2}), Array(b.data(), {2})},
-                  std::vector{Array(y.data(), {2})});
-    EXPECT_NEAR(y[0], 1e4 - 100, 5);
-    EXPECT_NEAR(y[1], 1e4 + 50, 5);
-    EXPECT_EQ(network.get("arrivals"), 0);
-    EXPECT_TRUE(is_alike(communicator, network));
-  }
 }
 
 RANK_TEST(OnlineTraining, TellsAllRanksOfOnesMistake) {
