@@ -105,6 +105,7 @@ RANK_TEST(OnlineTraining, MakesAStepOfOthersWithZerosForARankThatFails) {
   OnlineNetwork network(communicator, linear_config(), components);
   auto random = random_of(communicator);
   Cells cells(random, 16);
+  const double before = network.get("checksum");
   const auto train = [&] { (void)network.train(cells.inputs(), cells.targets()); };
   if (fails) {
     EXPECT_TRUE(says(message_of<Error>(train), {"step 1 failed", "it fails here"}));
@@ -112,8 +113,7 @@ RANK_TEST(OnlineTraining, MakesAStepOfOthersWithZerosForARankThatFails) {
     EXPECT_TRUE(says(message_of<CommunicationError>(train),
                      {"step 1 failed on 1 other ranks", "zeros in place of their gradients"}));
   }
-  EXPECT_TRUE(std::isfinite(network.get("loss")));
-  EXPECT_EQ(network.get("steps"), 1);
+  EXPECT_NE(network.get("checksum"), before);
   EXPECT_TRUE(is_alike(communicator, network));
 }
 
