@@ -79,10 +79,12 @@ PushReport OnlineNetwork::Inside::push(std::span<const Array> inputs,
   const auto shapes = arguments.shapes();
   if (shapes.targets.empty()) refuse(here, "targets", "there are none; expected an array or more");
   require_fitting(arguments, here);
-  if (roles_.trains)
+  if (roles_.trains) {
     store_.require_shapes(shapes);
-  else
+    take_held();  // which came before
+  } else {
     shapes_ = shapes;
+  }
   PushReport report;
   std::int64_t done = 0;
   for_each_packed(arguments, shapes, [&](const PackedSamples& packed) {
