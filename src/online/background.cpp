@@ -93,7 +93,7 @@ bool BackgroundTraining::go_round() {
 
 void BackgroundTraining::step() {
   constexpr std::int64_t steps_between_statistics = 16;
-  if (steps_++ % steps_between_statistics == 0) 
+  if (steps_++ % steps_between_statistics == 0)
     normalizer_.update(ranks_, store_, store_.shapes().value());
   trainer_.step([this] { return store_.draw(*normalizer_.now()); }, store_.counts(), call_);
 }

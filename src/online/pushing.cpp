@@ -110,8 +110,7 @@ void OnlineNetwork::Inside::measure(const SampleArguments& arguments) {
 // Takes the first samples and returns how many.
 std::int64_t OnlineNetwork::Inside::take(const PackedSamples& packed, PushReport& report) {
   if (roles_.trains) return store_.add(packed.bytes, packed.count, report);
-  const auto under_way =
-      outbox_ ? outbox_->samples_under_way() : waiting_.count + held_by_trainer_;
+  const auto under_way = outbox_ ? outbox_->samples_under_way() : waiting_.count + held_by_trainer_;
   const auto room = config_.reservoir.mailbox - under_way;
   PackedSamples mail;
   const auto taken =

@@ -36,7 +36,8 @@ struct Elements {
   void add(const Loop& loop);
 };
 
-// values = (elements - mean) x factor, in float64. Values are float32 or int64, of which the latter are never normalized (mean 0, factor 1).
+// values = (elements - mean) x factor, in float64. Values are float32 or int64, of which the latter
+// are never normalized (mean 0, factor 1).
 template <typename Value>
 void read_elements(const Elements& elements, Value* values, double mean, double factor);
 // elements = values x factor + mean, rounded to the nearest for integers.

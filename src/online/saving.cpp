@@ -96,8 +96,7 @@ void OnlineNetwork::Inside::save_on(const Communicator& ranks, const fs::path& f
   const auto name = broadcast_bytes(ranks, is_first ? reservoirs_name(tag) : "", first);
   json mine;
   agree(ranks, here, [&] {
-    if (roles_.trains)
-      mine = {{"reservoir", nullptr}, {"normalizer", normalizer_.state(store_)}};
+    if (roles_.trains) mine = {{"reservoir", nullptr}, {"normalizer", normalizer_.state(store_)}};
     if (roles_.trains && config_.checkpoint.reservoir)
       mine["reservoir"] = write_samples(folder / name, trainers_->rank(), store_, held_);
   });

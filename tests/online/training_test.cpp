@@ -74,8 +74,8 @@ RANK_TEST(OnlineTraining, TrainsOnWhatItIsGiven) {
 
 // A step of ranks with different numbers of samples is one of a single rank with all of them.
 RANK_TEST(OnlineTraining, CountsRanksByTheirSamples) {
-  const auto config = linear_config(
-      {"optimizer.name=sgd", "optimizer.lr=0.1", "optimizer.lr_scaling=none"});
+  const auto config =
+      linear_config({"optimizer.name=sgd", "optimizer.lr=0.1", "optimizer.lr_scaling=none"});
   OnlineNetwork network(communicator, config), alone(Communicator::solo(), config);
   std::mt19937 random(7);
   for (int step = 0; step < 20; ++step) {
