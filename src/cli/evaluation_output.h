@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-// What kolo eval shows: text, JSON and pictures.
+// Output of kolo eval: text, JSON and pictures.
 namespace kolo {
 
 struct RunEvaluation;

@@ -139,7 +139,7 @@ TEST(Trainer, ItsTimeGoesOnFromTheCheckpoints) {
   EXPECT_GT(after.ends.at(0), 1e6);
 }
 
-// What happens between steps counts in both, as waiting for a batch does.
+// Time between steps counts in both, as waiting for a batch does.
 TEST(Trainer, TheTimesOfStepsAreTheirEpochs) {
   SmallTraining training(Communicator::solo(), {.epochs = 2});  // of 13 steps
   std::vector<double> epochs(2, 0);
