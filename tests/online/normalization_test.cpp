@@ -1,5 +1,7 @@
 #include <limits>
+#include <random>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,6 +12,27 @@
 namespace kolo::testing {
 namespace {
 
+// Cells whose inputs are far from 0, of different sizes, and differ by rank: a network doesn't learn
+// from them as they are.
+Cells cells_far_from_0(std::mt19937& random, int count, const Communicator& ranks) {
+  Cells cells(random, count);
+  for (std::size_t i = 0; i < cells.a.size(); ++i) {
+    cells.a[i] = 1e4 + 100 * cells.a[i] + ranks.rank();
+    cells.b[i] *= 1e-3;
+    cells.y[i] = cells.a[i] - 2e5 * cells.b[i];
+  }
+  return cells;
+}
+
+// Tells whether the network has learnt them, by two cells whose answers are known.
+void expect_learnt(OnlineNetwork& network) {
+  std::vector<double> a = {1e4, 1e4 + 50}, b = {5e-4, 0}, y(2);
+  network.infer(std::vector{Array(a.data(), {2}), Array(b.data(), {2})},
+                std::vector{Array(y.data(), {2})});
+  EXPECT_NEAR(y[0], 1e4 - 100, 5);
+  EXPECT_NEAR(y[1], 1e4 + 50, 5);
+}
+
 RANK_TEST(OnlineNormalization, IsByAllRanksSamples) {
   const auto config =
       linear_config({"normalization.inputs=channels", "normalization.targets=channels",
@@ -17,21 +40,11 @@ RANK_TEST(OnlineNormalization, IsByAllRanksSamples) {
   OnlineNetwork network(communicator, config);
   auto random = random_of(communicator);
   for (int step = 1; step <= 300; ++step) {
-    Cells cells(random, 16);
-    // Inputs are far from 0, of different sizes, and differ by rank.
-    for (std::size_t i = 0; i < cells.a.size(); ++i) {
-      cells.a[i] = 1e4 + 100 * cells.a[i] + communicator.rank();
-      cells.b[i] *= 1e-3;
-      cells.y[i] = cells.a[i] - 2e5 * cells.b[i];
-    }
+    auto cells = cells_far_from_0(random, 16, communicator);
     network.push(cells.inputs(), cells.targets());
     network.tick(step);
   }
-  std::vector<double> a = {1e4, 1e4 + 50}, b = {5e-4, 0}, y(2);
-  network.infer(std::vector{Array(a.data(), {2}), Array(b.data(), {2})},
-                std::vector{Array(y.data(), {2})});
-  EXPECT_NEAR(y[0], 1e4 - 100, 5);
-  EXPECT_NEAR(y[1], 1e4 + 50, 5);
+  expect_learnt(network);
   EXPECT_TRUE(is_alike(communicator, network));
 }
 
@@ -56,7 +69,6 @@ RANK_TEST(OnlineNormalization, IsBySamplesThatAreTaken) {
   }
 }
 
-// Two channels far from 0, of different sizes, which the network doesn't learn as they are.
 RANK_TEST(OnlineNormalization, IsBySamplesGivenToTrain) {
   for (const char* const freeze_after : {"0", "500"}) {
     OnlineNetwork network(
@@ -65,19 +77,10 @@ RANK_TEST(OnlineNormalization, IsBySamplesGivenToTrain) {
                        std::string("normalization.freeze_after=") + freeze_after}));
     auto random = random_of(communicator);
     for (int step = 1; step <= 300; ++step) {
-      Cells cells(random, 32);
-      for (std::size_t i = 0; i < cells.a.size(); ++i) {
-        cells.a[i] = 1e4 + 100 * cells.a[i] + communicator.rank();
-        cells.b[i] *= 1e-3;
-        cells.y[i] = cells.a[i] - 2e5 * cells.b[i];
-      }
+      auto cells = cells_far_from_0(random, 32, communicator);
       (void)network.train(cells.inputs(), cells.targets());
     }
-    std::vector<double> a = {1e4, 1e4 + 50}, b = {5e-4, 0}, y(2);
-    network.infer(std::vector{Array(a.data(), {2}), Array(b.data(), {2})},
-                  std::vector{Array(y.data(), {2})});
-    EXPECT_NEAR(y[0], 1e4 - 100, 5);
-    EXPECT_NEAR(y[1], 1e4 + 50, 5);
+    expect_learnt(network);
     EXPECT_EQ(network.get("arrivals"), 0);
     EXPECT_TRUE(is_alike(communicator, network));
   }

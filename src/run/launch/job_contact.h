@@ -11,6 +11,7 @@
 #include "run/launch/signals.h"
 #include "run/launch/supervise.h"
 
+// Contact with a job while it runs, whoever starts its ranks: what it prints, and requests to it.
 namespace kolo {
 
 // Stderr of a job's processes, which is shown as LauncherOutput filters it.
